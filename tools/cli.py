@@ -1,0 +1,28 @@
+"""What every command line shares: help with an example, and errors as one line on stderr."""
+
+import argparse
+import sys
+from collections.abc import Callable
+
+
+def parser(doc: str) -> argparse.ArgumentParser:
+  """Returns a parser whose help is the module's docstring, layout kept."""
+  lines = doc.strip().splitlines()
+  module = sys.modules["__main__"].__spec__
+  return argparse.ArgumentParser(
+    prog=f"python -m {module.name}" if module else None,
+    description="\n".join(lines),
+    formatter_class=argparse.RawDescriptionHelpFormatter,
+    allow_abbrev=False,
+  )
+
+
+def run(main: Callable[[], None]) -> None:
+  """Runs `main`; a user's mistake (ValueError, OSError) ends in one line on stderr and exit status 1."""
+  try:
+    main()
+  except (ValueError, OSError) as error:
+    print(f"error: {error}", file=sys.stderr)
+    raise SystemExit(1) from None
+  except KeyboardInterrupt:
+    raise SystemExit(130) from None
