@@ -1,0 +1,45 @@
+"""Multi-head self-attention (Vaswani et al. 2017, section 3.2; modeling.py: attention_layer), on one explicit path."""
+
+import flax.linen as nn
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from models.config import EncoderConfig
+from models.primitives import Dropout, dense
+
+# Added to the scores of positions that must not be seen: exp() of it is exactly 0 in float32, and it is finite, so
+# that no NaN can arise.
+MASKED = -1e9
+
+
+def attention_mask(sequence_ids: Int[Array, "batch length"]) -> Bool[Array, "batch length length"]:
+  """True where query position q may see key position k: both lie in the same sequence of the row.
+
+  Padding (0) sees padding, so that no row of the softmax is empty.
+  """
+  return sequence_ids[:, :, None] == sequence_ids[:, None, :]
+
+
+class SelfAttention(nn.Module):
+  """Softmax in float32, dropout on the probabilities, output projection; the caller adds dropout, residual and norm."""
+
+  config: EncoderConfig
+
+  @nn.compact
+  def __call__(
+    self, hidden: Float[Array, "batch length width"], mask: Bool[Array, "batch length length"], deterministic: bool
+  ) -> Float[Array, "batch length width"]:
+    config = self.config
+    heads = (*hidden.shape[:2], config.num_heads, config.hidden_size // config.num_heads)
+    query, key, value = (
+      dense(config, config.hidden_size, name)(hidden).reshape(heads) for name in ("query", "key", "value")
+    )
+
+    scores = jnp.einsum("bqhd,bkhd->bhqk", query, key, preferred_element_type=jnp.float32) * heads[-1] ** -0.5
+    scores = jnp.where(mask[:, None, :, :], scores, MASKED)
+    probabilities = jax.nn.softmax(scores, axis=-1).astype(value.dtype)
+    probabilities = Dropout(config.attention_dropout)(probabilities, deterministic)
+
+    context = jnp.einsum("bhqk,bkhd->bqhd", probabilities, value).reshape(hidden.shape)
+    return dense(config, config.hidden_size, "output")(context)

@@ -1,0 +1,93 @@
+"""The encoder's shape and arithmetic as one frozen dataclass, and the published sizes of BERT."""
+
+import dataclasses
+
+
+@dataclasses.dataclass(frozen=True)
+class EncoderConfig:
+  """What determines an encoder's parameters and its forward pass.
+
+  The first group fixes the parameters, the second the arithmetic, and the third only how the same arithmetic is run:
+  fields of the third group may differ between two runs that share a checkpoint.
+
+  Raises:
+    ValueError: a size is not positive, a name is not among its choices, or the heads do not divide the width.
+  """
+
+  vocab_size: int
+  hidden_size: int
+  num_layers: int
+  num_heads: int
+  intermediate_size: int
+  embedding_size: int = 0  # width of the embeddings; 0 = hidden_size, as in BERT
+  max_length: int = 512  # rows of the position table
+  type_vocab_size: int = 2
+  vocab_multiple: int = (
+    1  # the word table's rows are rounded up to a multiple of this; logits of the added rows are masked
+  )
+  initializer_range: float = 0.02
+
+  activation: str = "gelu"  # gelu = erf; gelu_new = the tanh form of the original code
+  hidden_dropout: float = 0.1
+  attention_dropout: float = 0.1
+  layer_norm_eps: float = 1e-12
+
+  dtype: str = "float32"  # of activations and matrix products; parameters, softmax and statistics are float32 always
+  unroll: int = 1  # layers per iteration of the scan; 0 = all of them
+  remat: str = "none"  # what the backward pass computes again: none, full (each layer), dots (all but matrix products)
+
+  def __post_init__(self):
+    for name in ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size", "max_length",
+                 "type_vocab_size", "vocab_multiple"):  # fmt: skip
+      if getattr(self, name) < 1:
+        raise ValueError(f"model.{name} must be at least 1, not {getattr(self, name)}")
+    if self.hidden_size % self.num_heads:
+      raise ValueError(f"model.num_heads={self.num_heads} does not divide model.hidden_size={self.hidden_size}")
+    for name, choices in _CHOICES.items():
+      if getattr(self, name) not in choices:
+        raise ValueError(f"model.{name}={getattr(self, name)!r} is not one of {', '.join(choices)}")
+    for name in ("hidden_dropout", "attention_dropout"):
+      if not 0 <= getattr(self, name) < 1:
+        raise ValueError(f"model.{name} must lie in [0, 1), not {getattr(self, name)}")
+    if not 0 <= self.unroll <= self.num_layers:
+      raise ValueError(f"model.unroll={self.unroll} must lie in 0 (all) to model.num_layers={self.num_layers}")
+
+  @property
+  def embedding_width(self) -> int:
+    return self.embedding_size or self.hidden_size
+
+  @property
+  def vocab_slots(self) -> int:
+    """Rows of the word table: vocab_size rounded up to a multiple of vocab_multiple."""
+    return -(-self.vocab_size // self.vocab_multiple) * self.vocab_multiple
+
+
+_CHOICES = {
+  "activation": ("gelu", "gelu_new", "relu"),
+  "dtype": ("float32", "bfloat16"),
+  "remat": ("none", "full", "dots"),
+}
+
+
+def _size(num_layers: int, hidden_size: int) -> dict[str, int]:
+  """Heads of width 64 and a feed-forward layer of four times the width, as in every published BERT."""
+  return {
+    "num_layers": num_layers,
+    "hidden_size": hidden_size,
+    "num_heads": hidden_size // 64,
+    "intermediate_size": 4 * hidden_size,
+  }
+
+
+# The published sizes, as keyword arguments of EncoderConfig: the paper's two, and "LAYERS/WIDTH" for the 24 small
+# models of Turc et al. (2019, arXiv:1908.08962), four of which have names.
+BERT_SIZES: dict[str, dict[str, int]] = {
+  f"{layers}/{width}": _size(layers, width) for layers in (2, 4, 6, 8, 10, 12) for width in (128, 256, 512, 768)
+} | {
+  "tiny": _size(2, 128),
+  "mini": _size(4, 256),
+  "small": _size(4, 512),
+  "medium": _size(8, 512),
+  "base": _size(12, 768),
+  "large": _size(24, 1024),
+}

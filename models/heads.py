@@ -1,0 +1,38 @@
+"""The masked-word head (BERT section 3.1; run_pretraining.py: get_masked_lm_output)."""
+
+import flax.linen as nn
+import jax.numpy as jnp
+from jaxtyping import Array, Float, Int
+
+from models.attention import MASKED
+from models.config import EncoderConfig
+from models.primitives import ACTIVATIONS, dense, layer_norm
+
+
+def gather_positions(
+  hidden: Float[Array, "batch length width"], positions: Int[Array, "batch targets"]
+) -> Float[Array, "batch targets width"]:
+  """The hidden vectors at `positions` of each row."""
+  return jnp.take_along_axis(hidden, positions[:, :, None], axis=1)
+
+
+class MaskedLMHead(nn.Module):
+  """Dense, activation, layer norm, then the word table itself as output matrix, plus a bias a word."""
+
+  config: EncoderConfig
+
+  @nn.compact
+  def __call__(
+    self, hidden: Float[Array, "batch targets width"], word_table: Float[Array, "vocab embedding"]
+  ) -> Float[Array, "batch targets vocab"]:
+    """Returns float32 logits; the slots past vocab_size (see vocab_multiple) are masked."""
+    config = self.config
+    hidden = ACTIVATIONS[config.activation](dense(config, config.embedding_width, "dense")(hidden))
+    hidden = layer_norm(config, "norm")(hidden)
+    bias = self.param("bias", nn.initializers.zeros, (config.vocab_slots,))
+    logits = jnp.einsum(
+      "bpe,ve->bpv", hidden, word_table.astype(hidden.dtype), preferred_element_type=jnp.float32
+    ) + bias[None, None, :]  # fmt: skip
+    if config.vocab_slots == config.vocab_size:
+      return logits
+    return jnp.where((jnp.arange(config.vocab_slots) < config.vocab_size)[None, None, :], logits, MASKED)
