@@ -1,0 +1,164 @@
+"""Choosing and replacing target tokens, on the device, fresh at every step (BERT §3.1, Task #1).
+
+The originals fix masks on disk when they prepare data (`create_pretraining_data.py: create_masked_lm_predictions`); here a mask is a
+function of (key, row). The choice is the original's: units (tokens, or whole words) in random order, each taken if it still fits the
+budget, skipped if not.
+"""
+
+import dataclasses
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Bool, Float, Int
+
+from objectives import objective
+from objectives.vocabulary import Vocabulary
+
+
+@dataclasses.dataclass(frozen=True)
+class MaskingConfig:
+  """How tokens are chosen and what stands in their place.
+
+  Attributes:
+    rate: targets over the length of a sequence, special tokens included in the length.
+    mask: share of targets that are shown as [MASK].
+    random: share of targets that are shown as a random ordinary token; the rest stay as they are.
+    whole_word: choose words rather than tokens; then the budget is an upper bound.
+  """
+
+  rate: float = 0.15
+  mask: float = 0.8
+  random: float = 0.1
+  whole_word: bool = False
+
+  def __post_init__(self):
+    if not 0 < self.rate < 1:
+      raise ValueError(f"objective.masking.rate={self.rate} must lie between 0 and 1")
+    if min(self.mask, self.random) < 0 or self.mask + self.random > 1:
+      raise ValueError(f"objective.masking: mask={self.mask} and random={self.random} must be shares that add up to 1 at most")
+
+
+class Corrupted(NamedTuple):
+  """A corrupted batch: what the model sees, and what it must say where."""
+
+  tokens: Int[Array, "batch length"]
+  positions: Int[Array, "batch targets"]  # where to predict; 0 in unused slots
+  targets: Int[Array, "batch targets"]  # the clean tokens at these positions
+  weights: Float[Array, "batch targets"]  # 1 for a target, 0 for an unused slot
+  shortfall: Float[Array, " batch"]  # targets that the budget allowed and the choice could not fill
+
+
+def budgets(length: int, rate: float) -> np.ndarray:
+  """Returns the number of targets for every sequence length 0..length: round(rate × length), at least 1. int32 [length + 1]."""
+  table = np.maximum(1, np.round(np.arange(length + 1) * rate)).astype(np.int32)
+  table[0] = 0
+  return table
+
+
+def max_targets(length: int, rate: float, max_sequences: int = 1) -> int:
+  """Returns the target slots a row needs: the budget of a full row, and what rounding may add for each packed sequence."""
+  return int(budgets(length, rate)[length]) + max_sequences - 1
+
+
+def corrupt(
+  key: Array,
+  batch: dict[str, Array],
+  vocabulary: Vocabulary,
+  config: MaskingConfig,
+  max_sequences: int = 1,
+) -> Corrupted:
+  """Returns the batch with targets chosen and replaced.
+
+  Args:
+    key: the step's key for corruption.
+    batch: "tokens" and "sequence_ids" [batch, length], "row" [batch].
+    vocabulary: which ids are special, begin words, mean [MASK].
+    config: rates.
+    max_sequences: the most sequences packed in a row.
+  """
+
+  def corrupt_row(key, tokens, sequence_ids):
+    choose_key, kind_key, random_key = jax.random.split(key, 3)
+    units = unit_starts(tokens, sequence_ids, vocabulary, config.whole_word)
+    chosen, shortfall = choose(choose_key, units, sequence_ids, config.rate, single=not config.whole_word)
+    slots = max_targets(tokens.shape[0], config.rate, max_sequences)
+    positions = jnp.sort(jnp.where(chosen, jnp.arange(tokens.shape[0]), tokens.shape[0]))[:slots]
+    used = positions < tokens.shape[0]
+    targets = jnp.where(used, tokens[positions], 0)
+    kind = jax.random.uniform(kind_key, (slots,))
+    ordinary = jnp.asarray(vocabulary.ordinary)
+    anything = ordinary[jax.random.randint(random_key, (slots,), 0, ordinary.size)]
+    shown = jnp.where(kind < config.mask, vocabulary.mask_id, jnp.where(kind < config.mask + config.random, anything, targets))
+    corrupted = tokens.at[positions].set(shown.astype(tokens.dtype), mode="drop")  # unused slots point past the row
+    return Corrupted(corrupted, jnp.where(used, positions, 0), targets, used.astype(jnp.float32), shortfall)
+
+  keys = objective.row_keys(key, batch["row"])
+  return jax.vmap(corrupt_row)(keys, batch["tokens"], batch["sequence_ids"])
+
+
+class Units(NamedTuple):
+  """The units of a row, each held at the position of its first token."""
+
+  candidate: Bool[Array, " length"]  # tokens that may be targets
+  start: Int[Array, " length"]  # for each candidate, the position where its unit starts
+  size: Int[Array, " length"]  # at a unit's first position its number of tokens, 0 elsewhere
+
+
+def unit_starts(
+  tokens: Int[Array, " length"],
+  sequence_ids: Int[Array, " length"],
+  vocabulary: Vocabulary,
+  whole_word: bool,
+) -> Units:
+  """Returns the row's units: single tokens, or words (a start piece and the pieces that continue it)."""
+  positions = jnp.arange(tokens.shape[0])
+  candidate = (sequence_ids > 0) & ~jnp.asarray(vocabulary.special)[tokens]
+  first = candidate
+  if whole_word:
+    before = jnp.concatenate([jnp.zeros(1, bool), candidate[:-1]])
+    first = candidate & (jnp.asarray(vocabulary.word_start)[tokens] | ~before)  # a special token or padding ends a word
+  start = jax.lax.cummax(jnp.where(first, positions, 0))
+  size = jnp.zeros_like(positions).at[start].add(candidate.astype(positions.dtype))
+  return Units(candidate, start, size)
+
+
+def choose(
+  key: Array,
+  units: Units,
+  sequence_ids: Int[Array, " length"],
+  rate: float,
+  *,
+  single: bool,
+) -> tuple[Bool[Array, " length"], Float[Array, ""]]:
+  """Returns which tokens are targets, and by how many tokens the budgets were missed.
+
+  Every sequence of the row has its own budget. Units are visited in random order and taken if they fit what is left. All that fit in
+  order up to the first overflow are taken at once; units larger than what is then left can never fit and are dropped; so a few
+  rounds give exactly what the one-by-one loop gives, and one round does where every unit is a `single` token.
+  """
+  length = sequence_ids.shape[0]
+  per_sequence = jnp.zeros(length + 1, jnp.int32)  # indexed by sequence id
+  budget = jnp.asarray(budgets(length, rate))[per_sequence.at[sequence_ids].add(1)].at[0].set(0)  # 0 is padding
+
+  order = jnp.lexsort((jax.random.uniform(key, (length,)), sequence_ids))  # by sequence, then random
+  size, sequence = units.size[order], sequence_ids[order]
+  first = jnp.searchsorted(sequence, sequence)  # where each sequence begins in the order
+
+  def left_over(taken):
+    return budget - per_sequence.at[sequence].add(jnp.where(taken, size, 0))
+
+  def take(state):
+    taken, waiting = state
+    running = jnp.cumsum(jnp.where(waiting, size, 0))
+    running -= jnp.where(first > 0, running[first - 1], 0)
+    taken |= waiting & (running <= left_over(taken)[sequence])
+    return taken, waiting & ~taken & (size <= left_over(taken)[sequence])
+
+  state = take((jnp.zeros(length, bool), size > 0))
+  if not single:
+    state = jax.lax.while_loop(lambda state: state[1].any(), take, state)
+  taken, _ = state
+  at_start = jnp.zeros(length, bool).at[order].set(taken)
+  return at_start[units.start] & units.candidate, left_over(taken).sum().astype(jnp.float32)

@@ -1,0 +1,42 @@
+"""Masked language modelling: the clean token at each target position (BERT §3.1, Task #1)."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, Int
+
+from objectives.masking import Corrupted
+from objectives.objective import Sums
+from objectives.vocabulary import Vocabulary
+
+
+def cross_entropy(logits: Float[Array, "*shape classes"], labels: Int[Array, "*shape"]) -> Float[Array, "*shape"]:
+  """Returns -log softmax(logits)[labels] in float32 nats."""
+  logits = logits.astype(jnp.float32)
+  picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+  return jax.nn.logsumexp(logits, axis=-1) - picked
+
+
+def sums(logits: Float[Array, "batch targets vocab"], corrupted: Corrupted) -> tuple[Sums, Sums]:
+  """Returns the term "mlm" in nats a target, and the metrics "mlm_accuracy" and "mask_shortfall" (tokens a row)."""
+  weights, weight = corrupted.weights, corrupted.weights.sum()
+  loss = (weights * cross_entropy(logits, corrupted.targets)).sum()
+  correct = (weights * (logits.argmax(-1) == corrupted.targets)).sum()
+  rows = jnp.float32(corrupted.shortfall.shape[0])
+  return {"mlm": (loss, weight)}, {"mlm_accuracy": (correct, weight), "mask_shortfall": (corrupted.shortfall.sum(), rows)}
+
+
+def baselines(corrupted: Corrupted, loss: Float[Array, ""], vocabulary: Vocabulary) -> Sums:
+  """Returns what needs no model, on the same targets, and the loss on a scale that no tokenizer changes.
+
+  "unigram_loss": nats a target of the training text's unigram distribution; "most_frequent_accuracy": of always saying its most
+  frequent token; "bits_per_byte": `loss` in bits over the UTF-8 bytes of the targets.
+  """
+  weights, targets = corrupted.weights, corrupted.targets
+  log_probs = jnp.asarray(vocabulary.unigram_log_probs)[targets]
+  num_bytes = jnp.asarray(vocabulary.num_bytes, jnp.float32)[targets]
+  return {
+    "unigram_loss": (-(weights * log_probs).sum(), weights.sum()),
+    "most_frequent_accuracy": ((weights * (targets == vocabulary.most_frequent)).sum(), weights.sum()),
+    "bits_per_byte": (loss / np.float32(np.log(2)), (weights * num_bytes).sum()),
+  }

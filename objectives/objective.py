@@ -1,0 +1,56 @@
+"""The contract between what is predicted and how it is trained.
+
+An objective turns parameters and a clean batch into sums and weights. Nothing here divides: the training step does, with weights
+counted over the global batch, so that neither micro-batches nor devices change the loss.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array
+
+Params = Any  # a tree of float32 arrays
+Carry = Any  # a tree of arrays whose first axis is the row of the batch; {} where nothing is carried
+Batch = dict[str, Array]  # clean rows from `data`, and "row": each row's number in the global batch
+Sums = dict[str, tuple[Array, Array]]  # name → (sum, weight), both float32 scalars
+LossFn = Callable[[Params, Carry, Batch, Array], tuple[Sums, Sums, Carry]]
+
+
+class Objective(NamedTuple):
+  """What is predicted.
+
+  Attributes:
+    init: key → parameters, with no data needed.
+    init_carry: number of rows → the carry before the first step.
+    loss_fn: (params, carry, batch, key) → (terms, metrics, carry), with dropout. The loss is Σ over terms of sum/weight.
+      Corruption is a pure function of (key, clean batch): rows draw from keys folded with `batch["row"]`.
+    eval_fn: the same without dropout.
+  """
+
+  init: Callable[[Array], Params]
+  init_carry: Callable[[int], Carry]
+  loss_fn: LossFn
+  eval_fn: LossFn
+
+
+def ratio(total: Array, weight: Array) -> Array:
+  """Returns total/weight, and 0 where nothing was counted."""
+  return jnp.where(weight > 0, total / jnp.where(weight > 0, weight, 1), 0)
+
+
+def mean_loss(terms: Sums) -> Array:
+  """Returns Σ over terms of sum/weight."""
+  return sum((ratio(total, weight) for total, weight in terms.values()), jnp.float32(0))
+
+
+def row_keys(key: Array, rows: Array) -> Array:
+  """Returns one key a row, so that a row's draws depend on its global number alone, however the batch is split."""
+  return jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
+
+
+def no_carry(rows: int) -> Carry:
+  """The carry of an objective that carries nothing from step to step."""
+  del rows
+  return {}

@@ -1,0 +1,270 @@
+"""The spine, proved with the toy: whatever interrupts, splits or places a run, its numbers stay."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import jax
+import numpy as np
+import pytest
+
+import train
+from tests.training import toy
+from training import metrics, settings
+
+VOLATILE = ("wall_s", "tokens_per_s")
+
+
+def series(workdir) -> list[dict]:
+  """The records of a run without what the clock decides."""
+  records = metrics.read(os.path.join(workdir, "metrics.jsonl"))
+  return [{name: value for name, value in record.items() if name not in VOLATILE} for record in records]
+
+
+def run(workdir, **fields) -> list[dict]:
+  """Runs the toy in this process with fields changed; returns its series."""
+  config = toy.get_config()
+  config.update_from_flattened_dict({"mesh.data": 1} | fields)
+  if config.mesh.data * config.mesh.fsdp != jax.device_count():
+    with few_devices(config.mesh.data * config.mesh.fsdp):
+      train.train(config, str(workdir), toy.build)
+  else:
+    train.train(config, str(workdir), toy.build)
+  return series(workdir)
+
+
+class few_devices:  # noqa: N801 - reads as a function
+  """Lets the run see the first n devices only."""
+
+  def __init__(self, n):
+    self._patch = pytest.MonkeyPatch()
+    self._devices = jax.devices()[:n]
+
+  def __enter__(self):
+    self._patch.setattr(jax, "devices", lambda *args: self._devices)
+
+  def __exit__(self, *args):
+    self._patch.undo()
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory):
+  """The workdir of an uninterrupted run."""
+  workdir = tmp_path_factory.mktemp("whole")
+  run(workdir)
+  return workdir
+
+
+def command(workdir, *fields) -> list[str]:
+  return [sys.executable, "-m", "tests.training.toy", "--config=tests/training/toy_config.py", f"--workdir={workdir}", *fields]
+
+
+ENV = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
+
+
+def close(a: list[dict], b: list[dict], **tolerance) -> None:
+  assert [(r["step"], r["split"]) for r in a] == [(r["step"], r["split"]) for r in b]
+  for x, y in zip(a, b, strict=True):
+    np.testing.assert_allclose([x["loss"], x["seen"]], [y["loss"], y["seen"]], err_msg=str(x["step"]), **tolerance)
+
+
+def test_every_step_is_recorded_and_the_carry_counts(whole):
+  records = [r for r in series(whole) if r["split"] == "train"]
+  assert [r["step"] for r in records] == list(range(1, 21))
+  assert [r["seen"] for r in records] == [*range(1, 13), *range(1, 9)]  # a new batch size starts a new carry
+
+
+def test_evaluation_has_its_own_carry_and_never_changes_its_draws(whole, tmp_path):
+  records = [r for r in series(whole) if r["split"] == "eval"]
+  assert [r["step"] for r in records] == [0, 10, 20]
+  assert {r["seen"] for r in records} == {1.5}  # two batches: seen once, then twice
+  config = toy.get_config()
+  frozen = {"optimizer.learning_rate": 0.0, "stages": (), "steps": 12}
+  losses = [r["loss"] for r in run(tmp_path, **frozen) if r["split"] == "eval"]
+  assert len(set(losses)) == 1 and len(losses) == 3, config
+
+
+def test_resuming_at_a_checkpoint_continues_bit_for_bit(whole, tmp_path):
+  for steps in (5, 13, 20):  # in the first stage, in the second, to the end
+    run(tmp_path, steps=steps, **{"optimizer.decay": "constant"})
+  assert series(tmp_path)[-1]["step"] == 20
+  straight = run(tmp_path / "straight", **{"optimizer.decay": "constant"})
+  interrupted = {(r["step"], r["split"]): r for r in series(tmp_path)}
+  for record in straight:
+    assert interrupted[record["step"], record["split"]] == record
+
+
+def test_killed_at_any_moment_the_series_is_that_of_an_uninterrupted_run(tmp_path):
+  straight, killed = tmp_path / "straight", tmp_path / "killed"
+  fields = ("--config.steps=400", "--config.stages=()", "--config.checkpoint_every=7", "--config.eval_every=50")
+  subprocess.run(command(straight, *fields), env=ENV, check=True, capture_output=True)
+  moments = np.random.default_rng(0).uniform(0.0, 1.5, size=3)
+  kills = 0
+  for moment in moments:
+    with open(tmp_path / "log", "w") as log:
+      process = subprocess.Popen(command(killed, *fields), env=ENV, stdout=log, stderr=log)
+      before = newest(killed)
+      while newest(killed) in (None, before) and process.poll() is None:
+        time.sleep(0.05)
+      time.sleep(moment)
+      process.send_signal(signal.SIGKILL)
+      kills += process.wait() == -signal.SIGKILL
+  with open(killed / "metrics.jsonl", "a") as file:
+    file.write('{"step": 399, "lo')  # a torn record
+  subprocess.run(command(killed, *fields), env=ENV, check=True, capture_output=True)
+  assert kills > 0
+  assert series(killed) == series(straight)
+
+
+def newest(workdir) -> int | None:
+  folder = workdir / "checkpoints"
+  return max((int(p.name) for p in folder.iterdir() if p.name.isdigit()), default=None) if folder.exists() else None
+
+
+def test_sigterm_saves_and_exits_0_and_the_run_goes_on(tmp_path):
+  fields = ("--config.steps=100000", "--config.stages=()", "--config.checkpoint_every=100000", "--config.eval_every=100000")
+  with open(tmp_path / "log", "w") as log:
+    process = subprocess.Popen(command(tmp_path, *fields), env=ENV, stdout=log, stderr=log)
+    while not (tmp_path / "metrics.jsonl").exists() or len(metrics.read(str(tmp_path / "metrics.jsonl"))) < 20:
+      assert process.poll() is None, (tmp_path / "log").read_text()
+      time.sleep(0.05)
+    process.terminate()
+    assert process.wait() == 0
+  step = newest(tmp_path)
+  assert f"stopped by SIGTERM: step {step} is saved" in (tmp_path / "log").read_text()
+  assert series(tmp_path)[-1]["step"] == step
+
+
+@pytest.mark.parametrize("mesh", [{"data": 2}, {"data": 4}, {"data": 1, "fsdp": 4}, {"data": 2, "fsdp": 2}])
+def test_meshes_agree(whole, tmp_path, mesh):
+  close(run(tmp_path, **{f"mesh.{axis}": size for axis, size in mesh.items()}), series(whole), rtol=2e-5)
+
+
+@pytest.mark.parametrize("accumulate", [2, 4])
+def test_micro_batches_with_uneven_weights_equal_the_whole_batch(whole, tmp_path, accumulate):
+  close(run(tmp_path, accumulate=accumulate), series(whole), rtol=2e-5)
+
+
+def test_micro_batches_on_a_mesh_equal_the_whole_batch(whole, tmp_path):
+  close(run(tmp_path, accumulate=4, **{"mesh.data": 2, "mesh.fsdp": 2}), series(whole), rtol=2e-5)
+
+
+def test_a_checkpoint_resumes_on_another_mesh(whole, tmp_path):
+  run(tmp_path, steps=15, **{"mesh.data": 2, "mesh.fsdp": 2, "optimizer.decay": "constant"})
+  resumed = run(tmp_path, **{"optimizer.decay": "constant", "mesh.data": 1})
+  straight = run(tmp_path / "straight", **{"optimizer.decay": "constant"})
+  close([r for r in resumed if r["split"] == "train"], [r for r in straight if r["split"] == "train"], rtol=2e-5)
+
+
+def test_two_processes_train_as_one(whole, tmp_path):
+  program = (
+    "import sys, jax; jax.distributed.initialize('localhost:' + sys.argv.pop(1), 2, int(sys.argv.pop(1)));"
+    "import train; from tests.training import toy; train.run(toy.build)"
+  )
+  with open(tmp_path / "log", "w") as log:
+    processes = [
+      subprocess.Popen(
+        [sys.executable, "-c", program, "36713", str(i), *command(tmp_path / "run")[3:]],
+        env=ENV | {"XLA_FLAGS": "--xla_force_host_platform_device_count=2", "PYTHONPATH": "."},
+        stdout=log,
+        stderr=log,
+      )
+      for i in range(2)
+    ]
+    assert [process.wait(timeout=120) for process in processes] == [0, 0], (tmp_path / "log").read_text()
+  close(series(tmp_path / "run"), series(whole), rtol=2e-5)
+
+
+@pytest.mark.parametrize("damage", ["truncated", "emptied", "metadata"])
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path, damage, caplog):
+  run(tmp_path)
+  files = sorted((tmp_path / "checkpoints" / "20").rglob("*"), key=lambda p: -p.stat().st_size if p.is_file() else 1)
+  largest = files[0]
+  if damage == "truncated":
+    for file in files:
+      if file.is_file() and "ocdbt" not in file.name and "/d/" in str(file):
+        os.truncate(file, file.stat().st_size // 2)
+  elif damage == "emptied":
+    for file in files:
+      if file.is_file():
+        os.truncate(file, 0)
+  else:
+    for file in files:
+      if file.is_file() and "METADATA" in file.name:
+        file.unlink()
+  again = run(tmp_path)
+  assert again == series(whole), largest
+  assert (tmp_path / "damaged" / "20").exists()
+
+
+def test_checkpoints_that_cannot_be_read_at_all_are_an_error_and_stay(tmp_path):
+  run(tmp_path, steps=5)
+  for file in (tmp_path / "checkpoints").rglob("*"):
+    if file.is_file():
+      os.truncate(file, 0)
+  with pytest.raises(ValueError, match="no checkpoint in .* can be read"):
+    run(tmp_path)
+  assert (tmp_path / "checkpoints" / "5").exists()
+
+
+def test_best_and_newest_checkpoints_stay(tmp_path):
+  run(tmp_path, steps=20, keep_last=1, eval_every=5, **{"optimizer.learning_rate": 0.0})
+  losses = {r["step"]: r["loss"] for r in series(tmp_path) if r["split"] == "eval" and r["step"]}
+  kept = {int(p.name) for p in (tmp_path / "checkpoints").iterdir()}
+  best = max(step for step, loss in losses.items() if loss == min(losses.values()))
+  assert kept == {20, best}
+
+
+def test_a_state_that_is_not_finite_is_never_saved(tmp_path):
+  with pytest.raises(FloatingPointError, match="loss is .* at step"):
+    run(tmp_path, **{"optimizer.learning_rate": 1e38, "optimizer.clip": 0.0, "optimizer.warmup_steps": 0})
+  assert newest(tmp_path) is None
+
+
+def test_another_run_in_the_workdir_is_refused_by_field(whole):
+  with pytest.raises(ValueError, match=r"seed is 0 there and 1 here.*--workdir"):
+    run(whole, seed=1)
+
+
+def test_fields_that_change_no_number_may_differ(tmp_path):
+  run(tmp_path, steps=5)
+  run(tmp_path, steps=6, log_every=2, keep_last=3, accumulate=2)
+
+
+def test_a_batch_that_does_not_divide_over_the_mesh_is_refused(tmp_path):
+  with pytest.raises(ValueError, match="batch_size=18 is not divisible by 4 devices"):
+    run(tmp_path, batch_size=18, stages=(), **{"mesh.data": 4})
+  assert not (tmp_path / "config.json").exists()
+
+
+@pytest.mark.parametrize(
+  ("arguments", "said"),
+  [
+    (["--config.modle.layers=3"], "modle"),
+    (["--config.optimizer.learning_rat=3"], "learning_rate"),
+    (["--config.steps=many"], "steps"),
+    (["--config=configs/none.py"], "none.py"),
+    (["--config=configs/quickstart.py:gpt"], "gpt"),
+  ],
+)
+def test_a_mistake_on_the_command_line_is_one_line(tmp_path, arguments, said):
+  done = subprocess.run(command(tmp_path, *arguments), env=ENV, capture_output=True, text=True)
+  assert done.returncode == 1
+  lines = [line for line in done.stderr.splitlines() if line.strip()]
+  assert len(lines) == 1, done.stderr
+  assert lines[0].startswith("error: "), done.stderr
+  assert said in lines[0], done.stderr
+
+
+def test_help_shows_an_example():
+  done = subprocess.run([sys.executable, "train.py", "--help"], env=ENV, capture_output=True, text=True, check=True)
+  assert "python train.py --config=configs/quickstart.py" in done.stdout
+
+
+def test_config_json_names_every_field(whole):
+  with open(whole / "config.json") as file:
+    written = json.load(file)
+  assert written == settings.as_json(toy.get_config()) | {"mesh": {"data": 1, "fsdp": 1}}

@@ -1,0 +1,123 @@
+"""Checkpoints: asynchronous, never of a broken state, and never lost to a damaged one.
+
+Each holds two Orbax items, so that whoever needs only the weights reads only them: `params`, and `rest` (step, optimizer state, carry).
+"""
+
+import os
+import shutil
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import orbax.checkpoint as ocp
+from absl import logging
+from orbax.checkpoint import checkpoint_managers
+
+from training.state import TrainState
+
+
+class Checkpoints:
+  """The checkpoints of a workdir, under DIR/checkpoints/STEP.
+
+  Args:
+    folder: the workdir.
+    keep_last: how many of the newest stay.
+    keep_best: how many of those with the lowest evaluation loss stay besides.
+  """
+
+  def __init__(self, folder: str, keep_last: int, keep_best: int):
+    self._folder = os.path.join(os.path.abspath(folder), "checkpoints")
+    policies = [checkpoint_managers.LatestN(keep_last)]
+    if keep_best:
+      best = checkpoint_managers.BestN(get_metric_fn=lambda metrics: -metrics["loss"], n=keep_best, keep_checkpoints_without_metrics=False)
+      policies.append(best)
+    # Not max_to_keep with best_fn: that deletes the newest checkpoint when it is not among the best.
+    options = ocp.CheckpointManagerOptions(preservation_policy=checkpoint_managers.AnyPreservationPolicy(policies))
+    self._manager = ocp.CheckpointManager(self._folder, options=options)
+
+  def save(self, state: TrainState, eval_loss: float | None) -> None:
+    """Starts to save the state under its step, once the one before is on disk.
+
+    Raises:
+      FloatingPointError: the state holds a number that is not finite; nothing is written.
+    """
+    step = int(state.step)
+    if step in self._manager.all_steps():
+      return
+    if not bool(all_finite(state)):
+      raise FloatingPointError(f"the state at step {step} holds numbers that are not finite, so it was not saved")
+    rest = {"step": state.step, "opt_state": state.opt_state, "carry": state.carry}
+    items = ocp.args.Composite(params=ocp.args.StandardSave(state.params), rest=ocp.args.StandardSave(rest))
+    metrics = None if eval_loss is None else {"loss": eval_loss}
+    if not self._manager.save(step, args=items, metrics=metrics):
+      raise RuntimeError(f"the checkpoint of step {step} was refused; is a newer one in {self._folder}?")
+
+  def restore(self, abstract: Callable[[int], TrainState]) -> TrainState | None:
+    """Returns the newest whole state, placed as `abstract(its step)` says, or None if there is none.
+
+    A damaged checkpoint is moved to DIR/damaged/STEP, with one line, and the one before is taken.
+
+    Raises:
+      ValueError: there are checkpoints, and none can be read; nothing is moved.
+    """
+    damaged = {}
+    for step in sorted(self._manager.all_steps(), reverse=True):
+      try:
+        state = self._restore(step, abstract(step))
+      except Exception as error:  # Orbax has no public class for a damaged file
+        damaged[step] = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        continue
+      for bad_step, reason in damaged.items():
+        logging.warning("checkpoint %d is damaged and was moved to %s (%s)", bad_step, self._set_aside(bad_step), reason)
+      return state
+    if damaged:
+      step, reason = max(damaged.items())
+      raise ValueError(f"no checkpoint in {self._folder} can be read (step {step}: {reason}); delete the folder to start over")
+    return None
+
+  def _restore(self, step: int, abstract: TrainState) -> TrainState:
+    rest = {"step": abstract.step, "opt_state": abstract.opt_state, "carry": abstract.carry}
+    items = ocp.args.Composite(params=ocp.args.StandardRestore(abstract.params), rest=ocp.args.StandardRestore(rest))
+    restored = self._manager.restore(step, args=items)
+    state = TrainState(params=restored.params, **restored.rest)
+    if int(state.step) != step or not bool(all_finite(state)):
+      raise ValueError("its numbers are damaged")
+    return state
+
+  def _set_aside(self, step: int) -> str:
+    target = os.path.join(os.path.dirname(self._folder), "damaged", str(step))
+    if jax.process_index() == 0:
+      shutil.rmtree(target, ignore_errors=True)
+      os.makedirs(os.path.dirname(target), exist_ok=True)
+      shutil.move(os.path.join(self._folder, str(step)), target)
+    self._manager.reload()
+    return target
+
+  def wait(self) -> None:
+    """Returns when the last save is on disk."""
+    self._manager.wait_until_finished()
+
+  def close(self) -> None:
+    """Waits for the last save and frees the manager's threads."""
+    self._manager.close()
+
+
+@jax.jit
+def all_finite(tree) -> jax.Array:
+  """Returns whether every floating-point number of a tree is finite. bool scalar."""
+  floats = [x for x in jax.tree.leaves(tree) if jnp.issubdtype(x.dtype, jnp.floating)]
+  return jnp.stack([jnp.isfinite(x).all() for x in floats]).all() if floats else jnp.bool_(True)
+
+
+def restore_params(folder: str, abstract_params, step: int | None = None):
+  """Returns the parameters alone of a workdir's newest checkpoint (or of `step`).
+
+  Raises:
+    FileNotFoundError: the workdir holds no checkpoint.
+  """
+  path = os.path.join(os.path.abspath(folder), "checkpoints")
+  with ocp.CheckpointManager(path) as manager:
+    step = manager.latest_step() if step is None else step
+    if step is None:
+      raise FileNotFoundError(f"{path} holds no checkpoint; train first, or name another workdir")
+    return manager.restore(step, args=ocp.args.Composite(params=ocp.args.StandardRestore(abstract_params))).params

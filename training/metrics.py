@@ -1,0 +1,77 @@
+"""The run's log: `metrics.jsonl`, one JSON object a record, and the same numbers for TensorBoard."""
+
+import json
+import os
+import time
+
+import numpy as np
+from tensorboardX import SummaryWriter
+
+
+def plain(value) -> float | int:
+  """Returns a number whose text is the shortest that names the same float32: equal values have equal text."""
+  if isinstance(value, int | np.integer):
+    return int(value)
+  return float(str(np.float32(value)))
+
+
+class MetricsLog:
+  """Appends records to DIR/metrics.jsonl and DIR/tensorboard/.
+
+  A run restored at step k drops the records of later steps, and a torn last line, so that the file reads as if the run had never
+  been interrupted.
+
+  Args:
+    folder: the workdir.
+    step: the step the run continues from.
+    write: False on all processes but the first: then nothing is written.
+  """
+
+  def __init__(self, folder: str, step: int, write: bool = True):
+    self._path = os.path.join(folder, "metrics.jsonl")
+    self._file = self._board = None
+    self._began = time.monotonic()
+    if write:
+      kept = _keep(self._path, step)
+      self._began -= max((record.get("wall_s", 0) for record in kept), default=0)
+      self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
+      self._board = SummaryWriter(os.path.join(folder, "tensorboard"), purge_step=step + 1 if step else None)
+
+  def write(self, step: int, split: str, metrics: dict) -> None:
+    """Writes one record: step, split, then the metrics by name, then the wall time of the run so far in seconds."""
+    if self._file is None:
+      return
+    record = {"step": step, "split": split} | {name: plain(value) for name, value in metrics.items()}
+    record["wall_s"] = round(time.monotonic() - self._began, 3)
+    self._file.write(json.dumps(record) + "\n")
+    self._file.flush()
+    for name, value in metrics.items():
+      self._board.add_scalar(f"{split}/{name}", float(value), step)
+
+  def close(self) -> None:
+    """Flushes and closes both files."""
+    if self._file is not None:
+      self._file.close()
+      self._board.close()
+
+
+def read(path: str) -> list[dict]:
+  """Returns the whole records of a metrics.jsonl; a torn line ends the file."""
+  records = []
+  if os.path.exists(path):
+    with open(path, encoding="utf-8") as file:
+      for line in file:
+        try:
+          records.append(json.loads(line))
+        except json.JSONDecodeError:
+          break
+  return records
+
+
+def _keep(path: str, step: int) -> list[dict]:
+  """Rewrites the file with the records up to `step`; returns them."""
+  kept = [record for record in read(path) if record["step"] <= step]
+  with open(path + ".new", "w", encoding="utf-8") as file:
+    file.writelines(json.dumps(record) + "\n" for record in kept)
+  os.replace(path + ".new", path)
+  return kept

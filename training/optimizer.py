@@ -1,0 +1,88 @@
+"""Optimizers with the originals' arithmetic, and the standard ones.
+
+Layers are stacked on the first axis of one array; every rule here acts as if they were separate arrays.
+"""
+
+import dataclasses
+import re
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from training.schedule import ScheduleConfig, learning_rate
+from training.trees import path_name
+
+NO_DECAY = r"(norm/(scale|bias)|bias)$"
+
+
+@dataclasses.dataclass(frozen=True)
+class OptimizerConfig:
+  """One row of the table of optimizers, and its numbers.
+
+  Attributes:
+    name: "bert_adamw" has no bias correction (`optimization.py: AdamWeightDecayOptimizer`); "adamw" has.
+    b1, b2, eps: Adam's; eps is outside the square root.
+    weight_decay: decoupled, times the learning rate; layer norms and biases are exempt.
+    clip: largest global norm of the gradient; 0 for none.
+    no_decay: regular expression over parameter paths that are exempt from decay.
+    schedule: the learning rate.
+  """
+
+  schedule: ScheduleConfig
+  name: str = "bert_adamw"
+  b1: float = 0.9
+  b2: float = 0.999
+  eps: float = 1e-6
+  weight_decay: float = 0.01
+  clip: float = 1.0
+  no_decay: str = NO_DECAY
+
+  def __post_init__(self):
+    if self.name not in SCALERS:
+      raise ValueError(f"optimizer.name={self.name!r} is unknown; use one of {', '.join(SCALERS)}")
+
+
+class UncorrectedAdamState(NamedTuple):
+  """First and second moments, of the parameters' shapes."""
+
+  mu: optax.Updates
+  nu: optax.Updates
+
+
+def scale_by_uncorrected_adam(b1: float, b2: float, eps: float) -> optax.GradientTransformation:
+  """Adam without bias correction: m / (sqrt(v) + eps). Source: BERT's `AdamWeightDecayOptimizer`."""
+
+  def init(params):
+    zeros = lambda: jax.tree.map(jnp.zeros_like, params)
+    return UncorrectedAdamState(zeros(), zeros())
+
+  def update(gradients, state, params=None):
+    del params
+    mu = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, gradients)
+    nu = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * jnp.square(g), state.nu, gradients)
+    updates = jax.tree.map(lambda m, v: m / (jnp.sqrt(v) + eps), mu, nu)
+    return updates, UncorrectedAdamState(mu, nu)
+
+  return optax.GradientTransformation(init, update)
+
+
+SCALERS = {"bert_adamw": scale_by_uncorrected_adam, "adamw": optax.scale_by_adam}
+
+
+def decay_mask(params: optax.Params, no_decay: str) -> optax.Params:
+  """Returns True for each parameter that decays: those whose path does not match `no_decay`."""
+  return jax.tree.map_with_path(lambda path, _: not re.search(no_decay, path_name(path)), params)
+
+
+def make(config: OptimizerConfig, steps: int) -> tuple[optax.GradientTransformation, optax.Schedule]:
+  """Returns the optimizer and its learning-rate schedule for a run of `steps` steps."""
+  schedule = learning_rate(config.schedule, steps)
+  optimizer = optax.chain(
+    optax.clip_by_global_norm(config.clip) if config.clip else optax.identity(),
+    SCALERS[config.name](config.b1, config.b2, config.eps),
+    optax.add_decayed_weights(config.weight_decay, lambda params: decay_mask(params, config.no_decay)),
+    optax.scale_by_learning_rate(schedule),
+  )
+  return optimizer, schedule

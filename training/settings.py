@@ -1,0 +1,68 @@
+"""From a run's config to what its parts take, and whether two configs are one run."""
+
+import json
+import os
+
+from ml_collections import ConfigDict
+
+from training.optimizer import OptimizerConfig
+from training.schedule import ScheduleConfig
+
+# Fields that may differ between a workdir's config and the one it is resumed with: they change how a run goes, not what it computes.
+FREE = (
+  "steps", "accumulate", "init_from", "log_every", "eval_every", "eval_batches", "checkpoint_every", "keep_last", "keep_best",
+  "profile_steps", "mesh", "data.corpus", "model.unroll", "model.remat",
+)  # fmt: skip
+
+
+def optimizer_config(config: ConfigDict) -> OptimizerConfig:
+  """Returns the optimizer of a run's `optimizer` section."""
+  fields = dict(config)
+  schedule = ScheduleConfig(
+    peak=fields.pop("learning_rate"),
+    warmup_steps=fields.pop("warmup_steps"),
+    decay=fields.pop("decay"),
+    shifted=fields.pop("shifted"),
+  )
+  return OptimizerConfig(schedule=schedule, **fields)
+
+
+def as_json(config: ConfigDict) -> dict:
+  """Returns the config as plain JSON values: what config.json holds."""
+  return json.loads(config.to_json_best_effort())
+
+
+def flatten(tree: dict, prefix: str = "") -> dict:
+  """Returns {"model.hidden_size": 768, …} of a nested dict; lists are values."""
+  flat = {}
+  for name, value in tree.items():
+    flat |= flatten(value, f"{prefix}{name}.") if isinstance(value, dict) else {prefix + name: value}
+  return flat
+
+
+def check_identity(workdir: str, config: dict) -> None:
+  """Raises ValueError if the workdir holds another run: a config.json that differs in a field which decides the numbers."""
+  path = os.path.join(workdir, "config.json")
+  if not os.path.exists(path):
+    return
+  with open(path, encoding="utf-8") as file:
+    try:
+      before = flatten(json.load(file))
+    except ValueError as error:
+      raise ValueError(f"{path} is not JSON ({error}); delete it, or use another --workdir") from None
+  now = flatten(config)
+  is_free = lambda name: any(name == free or name.startswith(free + ".") for free in FREE)
+  differ = [name for name in sorted(before.keys() | now.keys()) if not is_free(name) and before.get(name) != now.get(name)]
+  if differ:
+    shown = "; ".join(f"{name} is {before.get(name)} there and {now.get(name)} here" for name in differ[:5])
+    more = f" (and {len(differ) - 5} more)" if len(differ) > 5 else ""
+    raise ValueError(f"{workdir} holds another run: {shown}{more}. Use another --workdir, or the config it was started with")
+
+
+def write(workdir: str, config: dict) -> None:
+  """Writes config.json, at once or not at all."""
+  path = os.path.join(workdir, "config.json")
+  with open(path + ".new", "w", encoding="utf-8") as file:
+    json.dump(config, file, indent=2)
+    file.write("\n")
+  os.replace(path + ".new", path)

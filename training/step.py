@@ -1,0 +1,96 @@
+"""One optimizer step, one evaluation step: pure functions to be jitted over a mesh."""
+
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from objectives.objective import Batch, LossFn, Objective, Params, Sums, mean_loss, ratio
+from training.state import TrainState
+
+TRAIN, EVAL = 1, 2  # folded into the seed; 0 initialises the parameters
+
+
+def train_step(
+  state: TrainState, batch: Batch, *, objective: Objective, optimizer: optax.GradientTransformation, seed: int, accumulate: int = 1
+) -> tuple[TrainState, dict[str, jax.Array]]:
+  """Returns the next state, and the step's numbers over the global batch: scalars by their names in the log.
+
+  Args:
+    state: the state before the step.
+    batch: clean rows of the global batch.
+    objective: what is predicted.
+    optimizer: how parameters move.
+    seed: the run's; with the step it fixes every draw.
+    accumulate: micro-batches whose gradients are summed before the update. Rows are dealt out in turn, so that each device keeps
+      its own. Each term's weight is counted over the whole batch first, so the step is that of the undivided batch.
+  """
+  key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), TRAIN), state.step)
+  batch = number_rows(batch)
+  if accumulate == 1:
+    gradients, (terms, metrics, carry) = gradient(objective.loss_fn, state.params, state.carry, batch, key)
+  else:
+    gradients, (terms, metrics, carry) = accumulated_gradient(objective.loss_fn, state.params, state.carry, batch, key, accumulate)
+  updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
+  params = optax.apply_updates(state.params, updates)
+  values = summary(terms, metrics)
+  values["gradient_norm"] = optax.global_norm(gradients)
+  values["tokens"] = (batch["sequence_ids"] > 0).sum()
+  return TrainState(state.step + 1, params, opt_state, carry), values
+
+
+def eval_step(params: Params, carry, batch: Batch, index, *, objective: Objective, seed: int):
+  """Returns ((terms, metrics), carry) of evaluation batch `index`, as sums; its draws never change during a run."""
+  key = jax.random.fold_in(jax.random.key(seed), EVAL)
+  rows = jax.tree.leaves(batch)[0].shape[0]
+  terms, metrics, carry = objective.eval_fn(params, carry, number_rows(batch, index * rows), key)
+  return (terms, metrics), carry
+
+
+def number_rows(batch: Batch, first=0) -> Batch:
+  """Returns the batch with "row", each row's global number."""
+  rows = jax.tree.leaves(batch)[0].shape[0]
+  return batch | {"row": first + jnp.arange(rows, dtype=jnp.int32)}
+
+
+def summary(terms: Sums, metrics: Sums) -> dict[str, jax.Array]:
+  """Returns what is logged: "loss" (Σ over terms of sum/weight), each term as "NAME_loss", each metric as its mean."""
+  losses = {f"{name}_loss": ratio(*value) for name, value in terms.items()}
+  return {"loss": mean_loss(terms)} | losses | {name: ratio(*value) for name, value in metrics.items()}
+
+
+def gradient(loss_fn: LossFn, params: Params, carry, batch: Batch, key, weights: dict | None = None):
+  """Returns (gradients, (terms, metrics, carry)) of Σ sum/weight; `weights` replaces the batch's own."""
+
+  def loss(params):
+    terms, metrics, new_carry = loss_fn(params, carry, batch, key)
+    divided = terms if weights is None else {name: (total, weights[name]) for name, (total, _) in terms.items()}
+    return mean_loss(divided), (terms, metrics, new_carry)
+
+  return jax.grad(loss, has_aux=True)(params)
+
+
+def accumulated_gradient(loss_fn: LossFn, params: Params, carry, batch: Batch, key, parts: int):
+  """Returns what `gradient` returns, computed over `parts` micro-batches one after another."""
+  deal = lambda x: x.reshape(x.shape[0] // parts, parts, *x.shape[1:]).swapaxes(0, 1)
+  gather = lambda x: x.swapaxes(0, 1).reshape(-1, *x.shape[2:])
+  micro = jax.tree.map(deal, (carry, batch))
+
+  # Weights depend on no parameter: XLA drops everything else of this call as dead code.
+  micro_weights = jax.lax.map(lambda x: {name: w for name, (_, w) in loss_fn(params, *x, key)[0].items()}, micro)
+  weights = jax.tree.map(lambda w: w.sum(0), micro_weights)
+
+  def one(total, x):
+    gradients, (terms, metrics, new_carry) = gradient(loss_fn, params, *x, key, weights)
+    return jax.tree.map(jnp.add, total, gradients), (terms, metrics, new_carry)
+
+  zeros = jax.tree.map(jnp.zeros_like, params)
+  gradients, (terms, metrics, carry) = jax.lax.scan(one, zeros, micro)
+  terms, metrics = jax.tree.map(lambda x: x.sum(0), (terms, metrics))
+  return gradients, (terms, metrics, jax.tree.map(gather, carry))
+
+
+def compile_step(function: Callable, *arguments, donate: tuple[int, ...] = (), out_shardings=None):
+  """Returns `function` compiled for arguments of exactly these shapes and shardings; any other shape is an error, not a recompilation."""
+  return jax.jit(function, donate_argnums=donate, out_shardings=out_shardings).lower(*arguments).compile()
