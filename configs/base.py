@@ -41,7 +41,9 @@ def get_config() -> ConfigDict:
   c.model.intermediate_size = 3072
   c.model.max_length = 512  # positions
   c.model.type_vocab_size = 2
-  c.model.vocab_multiple = 1  # pad the token table to a multiple of this, for even splits; masked and stripped on export
+  c.model.vocab_multiple = (
+    1  # pad the token table to a multiple of this, for even splits; masked and stripped on export
+  )
   c.model.initializer_range = 0.02  # standard deviation of the initial weights, cut at two
   c.model.activation = "gelu_new"  # gelu_new (tanh, the originals' "gelu"), gelu (erf), relu
   c.model.hidden_dropout = 0.1

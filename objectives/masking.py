@@ -1,8 +1,8 @@
 """Choosing and replacing target tokens, on the device, fresh at every step (BERT §3.1, Task #1).
 
-The originals fix masks on disk when they prepare data (`create_pretraining_data.py: create_masked_lm_predictions`); here a mask is a
-function of (key, row). The choice is the original's: units (tokens, or whole words) in random order, each taken if it still fits the
-budget, skipped if not.
+The originals fix masks on disk when they prepare data (`create_pretraining_data.py: create_masked_lm_predictions`);
+here a mask is a function of (key, row). The choice is the original's: units (tokens, or whole words) in random order,
+each taken if it still fits the budget, skipped if not.
 """
 
 import dataclasses
@@ -37,7 +37,9 @@ class MaskingConfig:
     if not 0 < self.rate < 1:
       raise ValueError(f"objective.masking.rate={self.rate} must lie between 0 and 1")
     if min(self.mask, self.random) < 0 or self.mask + self.random > 1:
-      raise ValueError(f"objective.masking: mask={self.mask} and random={self.random} must be shares that add up to 1 at most")
+      raise ValueError(
+        f"objective.masking: mask={self.mask} and random={self.random} must be shares that add up to 1 at most"
+      )
 
 
 class Corrupted(NamedTuple):
@@ -51,14 +53,16 @@ class Corrupted(NamedTuple):
 
 
 def budgets(length: int, rate: float) -> np.ndarray:
-  """Returns the number of targets for every sequence length 0..length: round(rate × length), at least 1. int32 [length + 1]."""
+  """Returns the number of targets for every sequence length 0..length: round(rate × length), at least 1. int32
+  [length + 1]."""
   table = np.maximum(1, np.round(np.arange(length + 1) * rate)).astype(np.int32)
   table[0] = 0
   return table
 
 
 def max_targets(length: int, rate: float, max_sequences: int = 1) -> int:
-  """Returns the target slots a row needs: the budget of a full row, and what rounding may add for each packed sequence."""
+  """Returns the target slots a row needs: the budget of a full row, and what rounding may add for each packed
+  sequence."""
   return int(budgets(length, rate)[length]) + max_sequences - 1
 
 
@@ -90,7 +94,9 @@ def corrupt(
     kind = jax.random.uniform(kind_key, (slots,))
     ordinary = jnp.asarray(vocabulary.ordinary)
     anything = ordinary[jax.random.randint(random_key, (slots,), 0, ordinary.size)]
-    shown = jnp.where(kind < config.mask, vocabulary.mask_id, jnp.where(kind < config.mask + config.random, anything, targets))
+    shown = jnp.where(
+      kind < config.mask, vocabulary.mask_id, jnp.where(kind < config.mask + config.random, anything, targets)
+    )
     corrupted = tokens.at[positions].set(shown.astype(tokens.dtype), mode="drop")  # unused slots point past the row
     return Corrupted(corrupted, jnp.where(used, positions, 0), targets, used.astype(jnp.float32), shortfall)
 
@@ -134,9 +140,10 @@ def choose(
 ) -> tuple[Bool[Array, " length"], Float[Array, ""]]:
   """Returns which tokens are targets, and by how many tokens the budgets were missed.
 
-  Every sequence of the row has its own budget. Units are visited in random order and taken if they fit what is left. All that fit in
-  order up to the first overflow are taken at once; units larger than what is then left can never fit and are dropped; so a few
-  rounds give exactly what the one-by-one loop gives, and one round does where every unit is a `single` token.
+  Every sequence of the row has its own budget. Units are visited in random order and taken if they fit what is left.
+  All that fit in order up to the first overflow are taken at once; units larger than what is then left can never fit
+  and are dropped; so a few rounds give exactly what the one-by-one loop gives, and one round does where every unit is
+  a `single` token.
   """
   length = sequence_ids.shape[0]
   per_sequence = jnp.zeros(length + 1, jnp.int32)  # indexed by sequence id

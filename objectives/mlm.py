@@ -23,14 +23,17 @@ def sums(logits: Float[Array, "batch targets vocab"], corrupted: Corrupted) -> t
   loss = (weights * cross_entropy(logits, corrupted.targets)).sum()
   correct = (weights * (logits.argmax(-1) == corrupted.targets)).sum()
   rows = jnp.float32(corrupted.shortfall.shape[0])
-  return {"mlm": (loss, weight)}, {"mlm_accuracy": (correct, weight), "mask_shortfall": (corrupted.shortfall.sum(), rows)}
+  return {"mlm": (loss, weight)}, {
+    "mlm_accuracy": (correct, weight),
+    "mask_shortfall": (corrupted.shortfall.sum(), rows),
+  }
 
 
 def baselines(corrupted: Corrupted, loss: Float[Array, ""], vocabulary: Vocabulary) -> Sums:
   """Returns what needs no model, on the same targets, and the loss on a scale that no tokenizer changes.
 
-  "unigram_loss": nats a target of the training text's unigram distribution; "most_frequent_accuracy": of always saying its most
-  frequent token; "bits_per_byte": `loss` in bits over the UTF-8 bytes of the targets.
+  "unigram_loss": nats a target of the training text's unigram distribution; "most_frequent_accuracy": of always
+  saying its most frequent token; "bits_per_byte": `loss` in bits over the UTF-8 bytes of the targets.
   """
   weights, targets = corrupted.weights, corrupted.targets
   log_probs = jnp.asarray(vocabulary.unigram_log_probs)[targets]

@@ -1,7 +1,7 @@
 """The contract between what is predicted and how it is trained.
 
-An objective turns parameters and a clean batch into sums and weights. Nothing here divides: the training step does, with weights
-counted over the global batch, so that neither micro-batches nor devices change the loss.
+An objective turns parameters and a clean batch into sums and weights. Nothing here divides: the training step does,
+with weights counted over the global batch, so that neither micro-batches nor devices change the loss.
 """
 
 from collections.abc import Callable
@@ -24,8 +24,8 @@ class Objective(NamedTuple):
   Attributes:
     init: key → parameters, with no data needed.
     init_carry: number of rows → the carry before the first step.
-    loss_fn: (params, carry, batch, key) → (terms, metrics, carry), with dropout. The loss is Σ over terms of sum/weight.
-      Corruption is a pure function of (key, clean batch): rows draw from keys folded with `batch["row"]`.
+    loss_fn: (params, carry, batch, key) → (terms, metrics, carry), with dropout. The loss is Σ over terms of
+      sum/weight. Corruption is a pure function of (key, clean batch): rows draw from keys folded with `batch["row"]`.
     eval_fn: the same without dropout.
   """
 

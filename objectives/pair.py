@@ -20,4 +20,7 @@ def sums(name: str, logits: Float[Array, "batch 2"], batch: Batch) -> tuple[Sums
   weight = weights.sum()
   loss = (weights * cross_entropy(logits, labels)).sum()
   correct = (weights * (logits.argmax(-1) == labels)).sum()
-  return {name: (loss, weight)}, {f"{name}_accuracy": (correct, weight), f"{name}_positive": ((weights * labels).sum(), weight)}
+  return {name: (loss, weight)}, {
+    f"{name}_accuracy": (correct, weight),
+    f"{name}_positive": ((weights * labels).sum(), weight),
+  }

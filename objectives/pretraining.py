@@ -20,8 +20,8 @@ class PretrainingConfig:
   Attributes:
     masking: how targets are chosen and replaced.
     pair: the decision about the two segments: "nsp", or "none".
-    dropout_prng: generator of the dropout masks. "threefry2x32" gives the same masks on every mesh; "rbg" and "unsafe_rbg" are
-      faster on TPU and promise nothing.
+    dropout_prng: generator of the dropout masks. "threefry2x32" gives the same masks on every mesh; "rbg" and
+      "unsafe_rbg" are faster on TPU and promise nothing.
   """
 
   masking: masking.MaskingConfig

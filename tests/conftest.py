@@ -14,4 +14,4 @@ jax.config.update("jax_compilation_cache_dir", str(_CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
 
-install_import_hook(["models", "objectives", "training"], "beartype.beartype")
+install_import_hook(["models", "objectives"], "beartype.beartype")

@@ -1,6 +1,7 @@
 """Checkpoints: asynchronous, never of a broken state, and never lost to a damaged one.
 
-Each holds two Orbax items, so that whoever needs only the weights reads only them: `params`, and `rest` (step, optimizer state, carry).
+Each holds two Orbax items, so that whoever needs only the weights reads only them: `params`, and `rest` (step,
+optimizer state, carry).
 """
 
 import os
@@ -29,7 +30,9 @@ class Checkpoints:
     self._folder = os.path.join(os.path.abspath(folder), "checkpoints")
     policies = [checkpoint_managers.LatestN(keep_last)]
     if keep_best:
-      best = checkpoint_managers.BestN(get_metric_fn=lambda metrics: -metrics["loss"], n=keep_best, keep_checkpoints_without_metrics=False)
+      best = checkpoint_managers.BestN(
+        get_metric_fn=lambda metrics: -metrics["loss"], n=keep_best, keep_checkpoints_without_metrics=False
+      )
       policies.append(best)
     # Not max_to_keep with best_fn: that deletes the newest checkpoint when it is not among the best.
     options = ocp.CheckpointManagerOptions(preservation_policy=checkpoint_managers.AnyPreservationPolicy(policies))
@@ -68,11 +71,15 @@ class Checkpoints:
         damaged[step] = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
         continue
       for bad_step, reason in damaged.items():
-        logging.warning("checkpoint %d is damaged and was moved to %s (%s)", bad_step, self._set_aside(bad_step), reason)
+        logging.warning(
+          "checkpoint %d is damaged and was moved to %s (%s)", bad_step, self._set_aside(bad_step), reason
+        )
       return state
     if damaged:
       step, reason = max(damaged.items())
-      raise ValueError(f"no checkpoint in {self._folder} can be read (step {step}: {reason}); delete the folder to start over")
+      raise ValueError(
+        f"no checkpoint in {self._folder} can be read (step {step}: {reason}); delete the folder to start over"
+      )
     return None
 
   def _restore(self, step: int, abstract: TrainState) -> TrainState:

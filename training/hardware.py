@@ -2,7 +2,8 @@
 
 import jax
 
-# Device kind as JAX names it → peak dense bfloat16 FLOP/s of one JAX device (a core on v2 and v3, a chip on later TPUs).
+# Device kind as JAX names it → peak dense bfloat16 FLOP/s of one JAX device (a core on v2 and v3, a chip on later
+# TPUs).
 PEAK_FLOPS = {
   "TPU v2": 22.5e12,
   "TPU v3": 61.5e12,

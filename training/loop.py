@@ -1,30 +1,30 @@
-"""What the training loop needs besides the step: input ahead of time, signals, progress, profiles."""
+"""What the training loop needs besides the step: input ahead of time, signals, profiles."""
 
 import os
 import signal
-import sys
-import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 import jax
 from absl import logging
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
-from tqdm import tqdm
 
 from training import sharding
 
 
-def on_mesh(batches: Iterable[dict], mesh: Mesh) -> Iterator[dict]:
-  """Yields batches placed on the mesh, each sent while the one before is in use."""
+def on_mesh(batches: Iterator[dict], mesh: Mesh) -> Iterator[dict]:
+  """Yields batches placed on the mesh, each sent while the one before is in use; closes `batches` when it is closed."""
   ahead = None
-  for batch in batches:
-    placed = sharding.put_batch(batch, mesh)
+  try:
+    for batch in batches:
+      placed = sharding.put_batch(batch, mesh)
+      if ahead is not None:
+        yield ahead
+      ahead = placed
     if ahead is not None:
       yield ahead
-    ahead = placed
-  if ahead is not None:
-    yield ahead
+  finally:
+    batches.close()
 
 
 class Preemption:
@@ -44,50 +44,6 @@ class Preemption:
     if jax.process_count() > 1:
       return multihost_utils.reached_preemption_sync_point(step)
     return self._asked
-
-
-class Progress:
-  """A bar on a terminal, a line a record elsewhere; and tokens/s since the last record.
-
-  Args:
-    start, stop: steps of this run.
-  """
-
-  def __init__(self, start: int, stop: int):
-    self._stop = stop
-    show = jax.process_index() == 0 and sys.stderr.isatty()
-    self._bar = tqdm(total=stop, initial=start, unit="step", dynamic_ncols=True, disable=not show)
-    self.restart()
-
-  def restart(self) -> None:
-    """Starts a new interval, e.g. after an evaluation, whose time is not training's."""
-    self._began, self._tokens, self._steps = time.monotonic(), 0.0, 0
-
-  def step(self, tokens: float) -> None:
-    """Counts a finished step of `tokens` tokens."""
-    self._tokens += tokens
-    self._steps += 1
-    self._bar.update()
-
-  def rates(self) -> tuple[float, float]:
-    """Returns (tokens/s, steps/s) since the last call, and starts a new interval."""
-    seconds = max(time.monotonic() - self._began, 1e-9)
-    rates = self._tokens / seconds, self._steps / seconds
-    self.restart()
-    return rates
-
-  def show(self, step: int, split: str, metrics: dict) -> None:
-    """Shows a record: on the bar, or as a line where there is no terminal. Evaluations are lines always."""
-    shown = "  ".join(f"{name} {value:,.0f}" if value >= 1000 else f"{name} {value:.4g}" for name, value in metrics.items())
-    if split == "train" and not self._bar.disable:
-      self._bar.set_postfix_str(shown)
-    elif jax.process_index() == 0:
-      tqdm.write(f"step {step:>{len(str(self._stop))}}/{self._stop}  {split:<5}  {shown}", file=sys.stdout)
-      sys.stdout.flush()
-
-  def close(self) -> None:
-    """Removes the bar."""
-    self._bar.close()
 
 
 class Profile:

@@ -18,8 +18,8 @@ def plain(value) -> float | int:
 class MetricsLog:
   """Appends records to DIR/metrics.jsonl and DIR/tensorboard/.
 
-  A run restored at step k drops the records of later steps, and a torn last line, so that the file reads as if the run had never
-  been interrupted.
+  A run restored at step k drops the records of later steps, and a torn last line, so that the file reads as if the
+  run had never been interrupted.
 
   Args:
     folder: the workdir.

@@ -16,8 +16,9 @@ class ScheduleConfig:
     peak: the rate after warm-up.
     warmup_steps: steps of linear warm-up from 0.
     decay: "linear" to 0 at the last step, or "constant".
-    shifted: decay from the end of warm-up. False is the originals' BERT and ALBERT (`optimization.py: create_optimizer`): the line
-      falls from step 0, so that the rate drops from peak to peak × (1 - warmup/steps) when warm-up ends.
+    shifted: decay from the end of warm-up. False is the originals' BERT and ALBERT (`optimization.py:
+      create_optimizer`): the line falls from step 0, so that the rate drops from peak to peak × (1 - warmup/steps)
+      when warm-up ends.
   """
 
   peak: float

@@ -8,10 +8,11 @@ from ml_collections import ConfigDict
 from training.optimizer import OptimizerConfig
 from training.schedule import ScheduleConfig
 
-# Fields that may differ between a workdir's config and the one it is resumed with: they change how a run goes, not what it computes.
+# Fields that may differ between a workdir's config and the one it is resumed with: they change how a run goes, not
+# what it computes.
 FREE = (
-  "steps", "accumulate", "init_from", "log_every", "eval_every", "eval_batches", "checkpoint_every", "keep_last", "keep_best",
-  "profile_steps", "mesh", "data.corpus", "model.unroll", "model.remat",
+  "steps", "accumulate", "init_from", "log_every", "eval_every", "eval_batches", "checkpoint_every", "keep_last",
+  "keep_best", "profile_steps", "mesh", "data.corpus", "model.unroll", "model.remat",
 )  # fmt: skip
 
 
@@ -27,9 +28,11 @@ def optimizer_config(config: ConfigDict) -> OptimizerConfig:
   return OptimizerConfig(schedule=schedule, **fields)
 
 
-def as_json(config: ConfigDict) -> dict:
-  """Returns the config as plain JSON values: what config.json holds."""
-  return json.loads(config.to_json_best_effort())
+def as_json(config: ConfigDict, facts: dict | None = None) -> dict:
+  """Returns the config as plain JSON values, with `facts` (by dotted name) put in: what config.json holds."""
+  resolved = config.copy_and_resolve_references().unlock()
+  resolved.update_from_flattened_dict(facts or {})
+  return json.loads(resolved.to_json_best_effort())
 
 
 def flatten(tree: dict, prefix: str = "") -> dict:
@@ -41,7 +44,8 @@ def flatten(tree: dict, prefix: str = "") -> dict:
 
 
 def check_identity(workdir: str, config: dict) -> None:
-  """Raises ValueError if the workdir holds another run: a config.json that differs in a field which decides the numbers."""
+  """Raises ValueError if the workdir holds another run: a config.json that differs in a field which decides the
+  numbers."""
   path = os.path.join(workdir, "config.json")
   if not os.path.exists(path):
     return
@@ -52,11 +56,15 @@ def check_identity(workdir: str, config: dict) -> None:
       raise ValueError(f"{path} is not JSON ({error}); delete it, or use another --workdir") from None
   now = flatten(config)
   is_free = lambda name: any(name == free or name.startswith(free + ".") for free in FREE)
-  differ = [name for name in sorted(before.keys() | now.keys()) if not is_free(name) and before.get(name) != now.get(name)]
+  differ = [
+    name for name in sorted(before.keys() | now.keys()) if not is_free(name) and before.get(name) != now.get(name)
+  ]
   if differ:
     shown = "; ".join(f"{name} is {before.get(name)} there and {now.get(name)} here" for name in differ[:5])
     more = f" (and {len(differ) - 5} more)" if len(differ) > 5 else ""
-    raise ValueError(f"{workdir} holds another run: {shown}{more}. Use another --workdir, or the config it was started with")
+    raise ValueError(
+      f"{workdir} holds another run: {shown}{more}. Use another --workdir, or the config it was started with"
+    )
 
 
 def write(workdir: str, config: dict) -> None:

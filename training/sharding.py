@@ -12,8 +12,8 @@ from training.trees import path_name
 
 ROWS = ("data", "fsdp")  # the batch is split over both
 
-# Path → partition of an array of the encoder families. The layer axis of stacked parameters is never split, and embeddings are split on
-# width. The first match counts; what matches nothing is kept whole on every device.
+# Path → partition of an array of the encoder families. The layer axis of stacked parameters is never split, and
+# embeddings are split on width. The first match counts; what matches nothing is kept whole on every device.
 ENCODER_RULES = (
   (r"embeddings/(word|position|segment)/embedding", P(None, "fsdp")),
   (r"layers/.*kernel", P(None, "fsdp", None)),
@@ -84,7 +84,8 @@ def partition(path: str, shape: tuple[int, ...], mesh: Mesh, rules=ENCODER_RULES
 
 
 def tree_shardings(tree, mesh: Mesh, rules=ENCODER_RULES):
-  """Returns a sharding for each leaf. Optimizer state carries its parameter's path at its end, so the same rules place it."""
+  """Returns a sharding for each leaf. Optimizer state carries its parameter's path at its end, so the same rules
+  place it."""
 
   def leaf(path, x):
     return NamedSharding(mesh, partition(path_name(path), np.shape(x), mesh, rules))

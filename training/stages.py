@@ -1,4 +1,5 @@
-"""A run as stages: steps of one length and batch size each, under one schedule and one optimizer state (BERT's 128, then 512)."""
+"""A run as stages: steps of one length and batch size each, under one schedule and one optimizer state (BERT's 128,
+then 512)."""
 
 import dataclasses
 from collections.abc import Sequence
@@ -18,8 +19,8 @@ class Stage:
 def make_stages(steps: int, length: int, batch_size: int, declared: Sequence[dict] = ()) -> list[Stage]:
   """Returns the stages of a run of `steps` steps.
 
-  Stages follow one another and the last one lasts until the run ends, so a longer or shorter run never moves an earlier boundary;
-  a stage that would begin after the end is left out.
+  Stages follow one another and the last one lasts until the run ends, so a longer or shorter run never moves an
+  earlier boundary; a stage that would begin after the end is left out.
 
   Args:
     steps: steps of the whole run.

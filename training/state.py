@@ -53,7 +53,12 @@ def abstract(objective: Objective, optimizer: optax.GradientTransformation, rows
 
 
 def create(
-  objective: Objective, optimizer: optax.GradientTransformation, rows: int, seed: int, mesh: Mesh, params: Params | None = None
+  objective: Objective,
+  optimizer: optax.GradientTransformation,
+  rows: int,
+  seed: int,
+  mesh: Mesh,
+  params: Params | None = None,
 ) -> TrainState:
   """Returns a fresh state placed on the mesh, from `params` where given (a released checkpoint), else from the seed."""
   places = jax.tree.map(lambda x: x.sharding, abstract(objective, optimizer, rows, mesh))

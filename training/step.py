@@ -1,7 +1,5 @@
 """One optimizer step, one evaluation step: pure functions to be jitted over a mesh."""
 
-from collections.abc import Callable
-
 import jax
 import jax.numpy as jnp
 import optax
@@ -13,7 +11,13 @@ TRAIN, EVAL = 1, 2  # folded into the seed; 0 initialises the parameters
 
 
 def train_step(
-  state: TrainState, batch: Batch, *, objective: Objective, optimizer: optax.GradientTransformation, seed: int, accumulate: int = 1
+  state: TrainState,
+  batch: Batch,
+  *,
+  objective: Objective,
+  optimizer: optax.GradientTransformation,
+  seed: int,
+  accumulate: int = 1,
 ) -> tuple[TrainState, dict[str, jax.Array]]:
   """Returns the next state, and the step's numbers over the global batch: scalars by their names in the log.
 
@@ -23,15 +27,18 @@ def train_step(
     objective: what is predicted.
     optimizer: how parameters move.
     seed: the run's; with the step it fixes every draw.
-    accumulate: micro-batches whose gradients are summed before the update. Rows are dealt out in turn, so that each device keeps
-      its own. Each term's weight is counted over the whole batch first, so the step is that of the undivided batch.
+    accumulate: micro-batches whose gradients are summed before the update. Rows are dealt out in turn, so that each
+      device keeps its own. Each term's weight is counted over the whole batch first, so the step is that of the
+      undivided batch.
   """
   key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), TRAIN), state.step)
   batch = number_rows(batch)
   if accumulate == 1:
     gradients, (terms, metrics, carry) = gradient(objective.loss_fn, state.params, state.carry, batch, key)
   else:
-    gradients, (terms, metrics, carry) = accumulated_gradient(objective.loss_fn, state.params, state.carry, batch, key, accumulate)
+    gradients, (terms, metrics, carry) = accumulated_gradient(
+      objective.loss_fn, state.params, state.carry, batch, key, accumulate
+    )
   updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
   params = optax.apply_updates(state.params, updates)
   values = summary(terms, metrics)
@@ -89,8 +96,3 @@ def accumulated_gradient(loss_fn: LossFn, params: Params, carry, batch: Batch, k
   gradients, (terms, metrics, carry) = jax.lax.scan(one, zeros, micro)
   terms, metrics = jax.tree.map(lambda x: x.sum(0), (terms, metrics))
   return gradients, (terms, metrics, jax.tree.map(gather, carry))
-
-
-def compile_step(function: Callable, *arguments, donate: tuple[int, ...] = (), out_shardings=None):
-  """Returns `function` compiled for arguments of exactly these shapes and shardings; any other shape is an error, not a recompilation."""
-  return jax.jit(function, donate_argnums=donate, out_shardings=out_shardings).lower(*arguments).compile()

@@ -1,6 +1,7 @@
-"""The smallest run that uses every part of the spine: a linear model whose objective carries a counter from step to step.
+"""The smallest run that uses every part of the spine: a linear model whose objective carries a counter from step to
+step.
 
-    python -m tests.training.toy --config=tests/training/toy_config.py --workdir=DIR
+python -m tests.training.toy --config=tests/training/toy_config.py --workdir=DIR
 """
 
 import jax
@@ -17,7 +18,8 @@ WIDTH = 4
 
 
 def objective() -> Objective:
-  """Regression on x plus how often the row's slot was seen before; a target in three rows of four, so weights are uneven."""
+  """Regression on x plus how often the row's slot was seen before; a target in three rows of four, so weights are
+  uneven."""
 
   def init(key):
     return {"layers": {"kernel": jax.random.normal(key, (1, WIDTH, WIDTH))}, "bias": jnp.zeros(())}

@@ -1,0 +1,101 @@
+"""The numbers of a run as it goes: read one step late, checked, written to the log and shown."""
+
+import sys
+import time
+
+import jax
+import numpy as np
+import optax
+from tqdm import tqdm
+
+from training.hardware import peak_flops
+from training.metrics import MetricsLog
+
+SHOWN = ("loss", "mlm_accuracy", "nsp_accuracy", "tokens_per_s", "mfu")  # of a training record, on the bar
+
+
+class Reporter:
+  """Reports steps and evaluations: a bar on a terminal, a line a record elsewhere, `metrics.jsonl` and TensorBoard
+  always.
+
+  The numbers of a step are read while the next one runs, so that the device never waits for the host.
+
+  Args:
+    workdir: where the log is.
+    first, steps: the steps done before, and those of the whole run.
+    every: steps between records.
+    schedule: step → learning rate.
+  """
+
+  def __init__(self, workdir: str, first: int, steps: int, every: int, schedule: optax.Schedule):
+    self._is_first = jax.process_index() == 0
+    self._log = MetricsLog(workdir, first, write=self._is_first)
+    self._bar = tqdm(
+      total=steps, initial=first, unit="step", dynamic_ncols=True, disable=not (self._is_first and sys.stderr.isatty())
+    )
+    self._steps, self._every, self._schedule, self._peak = steps, every, schedule, peak_flops()
+    self._late = None
+    self.restart()
+
+  def restart(self) -> None:
+    """Starts a new interval for rates: what came before (compiling, evaluating, saving) is not training's time."""
+    self._began, self._tokens, self._flops = time.monotonic(), 0.0, 0.0
+
+  def step(self, at: int, values: dict[str, jax.Array], flops: float) -> None:
+    """Takes the numbers of the step that ends at step `at`, and reports those of the step before."""
+    self.flush()
+    self._late = at, values, flops
+
+  def flush(self) -> None:
+    """Reports the step not yet reported, waiting for it.
+
+    Raises:
+      FloatingPointError: its loss is not finite.
+    """
+    if self._late is None:
+      return
+    (at, values, flops), self._late = self._late, None
+    values = {name: float(value) for name, value in jax.device_get(values).items()}
+    if not np.isfinite(values["loss"]):
+      raise FloatingPointError(
+        f"the loss is {values['loss']} at step {at}; checkpoints before it are sound. Lower "
+        "config.optimizer.learning_rate, lengthen its warmup_steps, or look at the data of this step, then run again"
+      )
+    self._tokens += values.pop("tokens")
+    self._flops += flops
+    self._bar.update()
+    if at % self._every and at != self._steps:
+      return
+    seconds = max(time.monotonic() - self._began, 1e-9)
+    values |= {"learning_rate": float(self._schedule(at - 1)), "tokens_per_s": self._tokens / seconds}
+    if self._peak:
+      values["mfu"] = self._flops / seconds / self._peak
+    self.restart()
+    self._log.write(at, "train", values)
+    self._show(at, "train", {name: values[name] for name in SHOWN if name in values})
+
+  def evaluation(self, at: int, values: dict[str, float]) -> None:
+    """Reports an evaluation after step `at`."""
+    self._log.write(at, "eval", values)
+    self._show(at, "eval", values)
+    self.restart()
+
+  def say(self, line: str) -> None:
+    """Prints a line above the bar, once however many processes run."""
+    if self._is_first:
+      tqdm.write(line, file=sys.stdout)
+      sys.stdout.flush()
+
+  def _show(self, at: int, split: str, values: dict[str, float]) -> None:
+    shown = "  ".join(
+      f"{name} {value:,.0f}" if value >= 1000 else f"{name} {value:.4g}" for name, value in values.items()
+    )
+    if split == "train" and not self._bar.disable:
+      self._bar.set_postfix_str(shown)
+    else:
+      self.say(f"step {at:>{len(str(self._steps))}}/{self._steps}  {split:<5}  {shown}")
+
+  def close(self) -> None:
+    """Removes the bar and closes the log."""
+    self._bar.close()
+    self._log.close()
