@@ -1,0 +1,161 @@
+"""Batches as a pure function of (corpus, seed, stage, step).
+
+Row i of a stage is row i mod N of epoch i div N; a shuffle that needs no memory says which of the N chunks that is, and
+the row's own random numbers make a pair of it. So seeking costs nothing, and neither the batch size, nor the processes
+that read, nor where reading began changes a row.
+"""
+
+import dataclasses
+import functools
+from typing import Any
+
+import grain
+import numpy as np
+from grain.experimental import index_shuffle
+
+from data import philox
+from data.chunks import chunk_starts
+from data.corpus import Corpus
+from data.pairs import SPECIAL, segment_pairs
+
+Batch = dict[str, np.ndarray]
+
+_SHUFFLE, _PAIR = range(2)  # purposes of random numbers
+_PREFETCH = 4  # batches made ahead of the step
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
+class PairSource:
+  """Rows of BERT's segment pairs from one split, without end: after N rows the next epoch follows.
+
+  Attributes:
+    corpus: the split.
+    tokenizer: the one that made the corpus; it knows the special tokens.
+    length: tokens in a row, special ones included.
+    seed: 0 … 2^32 - 1; rows of different seeds are independent.
+    stage: number of the training stage; its rows are independent of other stages' rows.
+    short_rate: rate of rows that aim at fewer tokens than fit (BERT: short_seq_prob).
+  """
+
+  corpus: Corpus
+  tokenizer: Any
+  length: int
+  seed: int
+  stage: int = 0
+  short_rate: float = 0.1
+
+  def __post_init__(self) -> None:
+    self.corpus.require_tokenizer(self.tokenizer)
+    if self.length < SPECIAL + 2:
+      raise ValueError(f"length={self.length} is too short for a pair: {SPECIAL + 2} tokens is the least")
+    if not 0 <= self.seed < 1 << 32:
+      raise ValueError(f"seed={self.seed} must lie in 0 … 2^32 - 1")
+    if not 0 <= self.short_rate <= 1:
+      raise ValueError(f"short_rate={self.short_rate} must lie in 0 … 1")
+    if len(self.corpus.document_starts) < 3:
+      raise ValueError(
+        f"{self.corpus.folder}: split {self.corpus.split!r} has a single document, but random next segments come from "
+        "another one; prepare the text with other document boundaries"
+      )
+
+  def __len__(self) -> int:
+    """Rows of an epoch, the same in every epoch."""
+    return len(self._chunk_starts) - 1
+
+  @functools.cached_property
+  def _chunk_starts(self) -> np.ndarray:
+    return chunk_starts(self.corpus.sentence_starts, self.corpus.document_starts, self.length - SPECIAL)
+
+  def chunks(self, rows: np.ndarray) -> np.ndarray:
+    """int64 [rows]: the chunk that each row is made of; an epoch takes every chunk once."""
+    epochs, indices = np.divmod(rows, len(self))
+    seeds = philox.draw(philox.Key(self.seed, self.stage, _SHUFFLE), epochs, 0) >> np.uint64(32)
+    shuffle = functools.partial(index_shuffle, max_index=len(self) - 1, rounds=4)
+    return np.array([shuffle(i, seed=s) for i, s in zip(indices.tolist(), seeds.tolist(), strict=True)], np.int64)
+
+  def rows(self, rows: np.ndarray) -> Batch:
+    """Makes rows by their numbers in the stage.
+
+    Returns:
+      tokens: int32 [rows, length], [CLS] A [SEP] B [SEP] and padding.
+      segment_ids: int32 [rows, length], 1 on B and its [SEP], else 0.
+      sequence_ids: int32 [rows, length], 1 up to the last [SEP], 0 on padding.
+      pair_label: int32 [rows], 0 where B follows A in the corpus, 1 where it is from another document.
+    """
+    rows = np.asarray(rows, np.int64)
+    chunks = self.chunks(rows)
+    pairs = segment_pairs(
+      self.corpus.sentence_starts,
+      self.corpus.document_starts,
+      self._chunk_starts[chunks],
+      self._chunk_starts[chunks + 1],
+      philox.Key(self.seed, self.stage, _PAIR),
+      rows,
+      room=self.length - SPECIAL,
+      short_rate=self.short_rate,
+    )
+    column = np.arange(self.length)
+    a_end = 1 + pairs.lengths[:, :1]  # the column of the first [SEP]
+    b_end = a_end + 1 + pairs.lengths[:, 1:]  # and of the second
+    tokens = np.full((len(rows), self.length), self.tokenizer.pad_id, np.int32)
+    tokens[:, 0] = self.tokenizer.cls_id
+    tokens[(column == a_end) | (column == b_end)] = self.tokenizer.sep_id
+    # Row by row, the free columns are A then B: the order in which the spans are read.
+    text = (column > 0) & (column < b_end) & (column != a_end)
+    tokens[text] = self.corpus.spans(pairs.starts.ravel(), pairs.lengths.ravel())
+    sequence_ids = (column <= b_end).astype(np.int32)
+    return {
+      "tokens": tokens,
+      "segment_ids": sequence_ids * (column > a_end),
+      "sequence_ids": sequence_ids,
+      "pair_label": pairs.labels,
+    }
+
+  def example(self, row: int) -> Batch:
+    """One row, without the leading axis."""
+    return {name: values[0] for name, values in self.rows(np.array([row])).items()}
+
+
+def batches(
+  source: PairSource, batch_size: int, start: int, stop: int, rows: slice = slice(None)
+) -> grain.DatasetIterator[Batch]:
+  """Iterates over the batches of steps start … stop - 1 of a stage; close() it when done.
+
+  Args:
+    source: the stage's rows.
+    batch_size: rows of the global batch.
+    start: the first step, counted within the stage.
+    stop: one past the last step.
+    rows: the part of every batch that this process makes.
+  """
+  offsets = np.arange(batch_size)[rows]
+  return _iterate(start, stop, lambda step: source.rows(step * batch_size + offsets))
+
+
+def evaluation_batches(
+  source: PairSource, batch_size: int, count: int | None = None, rows: slice = slice(None)
+) -> grain.DatasetIterator[Batch]:
+  """Iterates over the first epoch once, in at most `count` batches, the same ones each time; close() it when done.
+
+  The last batch is filled up with rows of padding alone: sequence_ids are 0, so they count for nothing.
+  """
+  offsets = np.arange(batch_size)[rows]
+
+  def batch(step: int) -> Batch:
+    wanted = step * batch_size + offsets
+    made = source.rows(wanted[wanted < len(source)])
+    missing = len(wanted) - len(made["tokens"])
+    fill = {name: source.tokenizer.pad_id if name == "tokens" else 0 for name in made}
+    return {
+      name: np.pad(values, [(0, missing)] + [(0, 0)] * (values.ndim - 1), constant_values=fill[name])
+      for name, values in made.items()
+    }
+
+  steps = -(-len(source) // batch_size)
+  return _iterate(0, steps if count is None else min(count, steps), batch)
+
+
+def _iterate(start: int, stop: int, batch: Any) -> grain.DatasetIterator[Batch]:
+  # One thread: more of them fight over Python's lock, and worker processes outlive a killed parent.
+  options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCH)
+  return iter(grain.MapDataset.range(start, stop).map(batch).to_iter_dataset(options))
