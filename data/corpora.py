@@ -1,0 +1,358 @@
+"""Corpora of text: TFDS data sets with a document a record, kept as ArrayRecord, in order, without TensorFlow.
+
+Three ways in (Wikipedia articles that come with a package, files of text, any TFDS data set by its name), and one way
+out: each split as `Documents`, a random-access sequence of texts.
+
+TFDS's own writer holds up to 1 GB in memory, and where order is kept everything beyond that lands in one bucket that is
+sorted in memory. So the two builders here write part by part, each part a stream, in several processes.
+"""
+
+import bz2
+import contextlib
+import dataclasses
+import functools
+import hashlib
+import importlib.util
+import json
+import pathlib
+import re
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import tensorflow_datasets as tfds
+from etils import epath
+from tensorflow_datasets.core import dataset_builder
+
+from data import documents, shards
+
+TRAIN, HELDOUT = "train", "heldout"
+
+_FEATURES = tfds.features.FeaturesDict({"id": tfds.features.Text(), "text": tfds.features.Text()})
+_PART_BYTES = 64 << 20
+_FETCH_BYTES = 4 << 20  # text fetched at a time
+
+_WIKIPEDIA_FILE = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
+_MIN_ARTICLE_WORDS = 100  # less is a list of links to other articles
+_MIN_LINE_WORDS = 8  # less is a caption or the cell of a table
+
+
+@dataclasses.dataclass(frozen=True)
+class Documents:
+  """A random-access sequence of documents: examples `start` to `stop` of one split of a TFDS data set.
+
+  Attributes:
+    folder: where TFDS keeps the prepared data set.
+    split: a split in TFDS's notation, for example `train` or `train[:10%]`.
+    field: the feature that holds the text.
+    example_bytes: mean size of an example.
+  """
+
+  folder: str
+  split: str
+  field: str
+  start: int
+  stop: int
+  example_bytes: float
+
+  def __len__(self) -> int:
+    return self.stop - self.start
+
+  def __str__(self) -> str:
+    name = "/".join(pathlib.PurePath(self.folder).parts[-3:])
+    return f"{self.field} of {name} {self.split} {self.start}:{self.stop}, {self.example_bytes:.3f} bytes each"
+
+  def read(self, start: int, stop: int) -> Iterator[str]:
+    """Yields the texts of documents `start` to `stop` of this sequence."""
+    start, stop = self.start + start, self.start + stop
+    builder = tfds.builder_from_directory(self.folder)
+    if builder.info.file_format == tfds.core.FileFormat.TFRECORD:
+      examples = builder.as_dataset(split=self.split).skip(start).take(stop - start).as_numpy_iterator()
+    else:
+      examples = self._fetch(builder.as_data_source(split=self.split), start, stop)
+    for example in examples:
+      text = example[self.field]
+      yield text.decode() if isinstance(text, bytes) else text
+
+  def _fetch(self, source: Sequence[Mapping[str, Any]], start: int, stop: int) -> Iterator[Mapping[str, Any]]:
+    step = int(min(max(_FETCH_BYTES / self.example_bytes, 1), 256))  # one by one costs six times as much
+    for first in range(start, stop, step):
+      yield from source.__getitems__(range(first, min(first + step, stop)))
+
+
+def wikipedia_sample(data_dir: str | None = None) -> dict[str, Documents]:
+  """The 96 Wikipedia articles that the gensim package carries; the 9th, 19th, … are held out, 10 % of the text.
+
+  Raises:
+    ValueError: gensim is not installed.
+  """
+  return _built(WikipediaSample(data_dir=data_dir))
+
+
+def text_files(
+  files: Sequence[str],
+  fmt: documents.Format,
+  heldout: float = 0.0,
+  heldout_files: Sequence[str] = (),
+  data_dir: str | None = None,
+  processes: int = 1,
+) -> dict[str, Documents]:
+  """Documents from files of text.
+
+  Args:
+    files: globs.
+    fmt: how bytes become documents.
+    heldout: the fraction of documents held out. A hash of the text decides, so equal documents stay on one side.
+    heldout_files: globs of files to hold out instead.
+    data_dir: where TFDS keeps its data sets (None: where it always does).
+    processes: how many read and write side by side; the result does not depend on it.
+
+  Raises:
+    FileNotFoundError, ValueError: what `data.documents` refuses, or a split without documents.
+  """
+  if not 0 <= heldout < 1:
+    raise ValueError(f"heldout={heldout} is no fraction of the documents; it lies in [0, 1)")
+  if heldout and heldout_files:
+    raise ValueError("give either a fraction to hold out or files to hold out")
+  config = TextFilesConfig.of(documents.find_files(files), fmt, heldout, heldout_files)
+  return _built(TextFiles(config=config, data_dir=data_dir, processes=processes))
+
+
+def tfds_corpus(
+  name: str,
+  field: str = "text",
+  train_split: str = "train",
+  heldout_split: str = "",
+  heldout: float = 0.0,
+  data_dir: str | None = None,
+) -> dict[str, Documents]:
+  """Any TFDS data set with a text feature, by name; downloaded and prepared as ArrayRecord if it is not there yet.
+
+  Args:
+    name: for example `lm1b` or `wikipedia/20230601.en`.
+    field: its feature that holds the text.
+    train_split: in TFDS's notation.
+    heldout_split: likewise; "" holds out the last `heldout` of `train_split` instead.
+    heldout: a fraction.
+    data_dir: where TFDS keeps its data sets (None: where it always does).
+
+  Raises:
+    ValueError: an unknown data set, split or field, or TFRecord files without TensorFlow to read them.
+  """
+  try:
+    builder = tfds.builder(name, data_dir=data_dir)
+  except (tfds.core.DatasetNotFoundError, ValueError) as error:
+    raise ValueError(f"TFDS has no data set {name!r}: {_first_line(error)}") from None
+  if not builder.is_prepared():
+    builder.download_and_prepare(file_format="array_record")
+  if builder.info.file_format == tfds.core.FileFormat.TFRECORD and not importlib.util.find_spec("tensorflow"):
+    raise ValueError(
+      f"{builder.data_dir} holds TFRecord files: install tensorflow to read them, or delete the folder to have it "
+      "prepared again as ArrayRecord"
+    )
+  if not isinstance(builder.info.features.get(field), tfds.features.Text):
+    has = ", ".join(key for key, feature in builder.info.features.items() if isinstance(feature, tfds.features.Text))
+    raise ValueError(f"{name} has no text feature {field!r}; choose --text_field from: {has or 'it has none'}")
+  train = _documents(builder, train_split, field)
+  if heldout_split:
+    return {TRAIN: train, HELDOUT: _documents(builder, heldout_split, field)}
+  return _hold_out_last(train, heldout)
+
+
+def _hold_out_last(train: Documents, fraction: float) -> dict[str, Documents]:
+  if not fraction:
+    return {TRAIN: train}
+  cut = train.stop - max(1, round(len(train) * fraction))
+  return {TRAIN: dataclasses.replace(train, stop=cut), HELDOUT: dataclasses.replace(train, start=cut)}
+
+
+def _built(builder: "_PartsBuilder") -> dict[str, Documents]:
+  builder.download_and_prepare()
+  return {split: _documents(builder, split, "text") for split in builder.info.splits}
+
+
+def _documents(builder: tfds.core.DatasetBuilder, split: str, field: str) -> Documents:
+  try:
+    count = builder.info.splits[split].num_examples
+    whole = builder.info.splits[split.split("[")[0]]
+  except (KeyError, ValueError) as error:
+    raise ValueError(f"{builder.info.full_name} has no split {split!r}: {_first_line(error)}") from None
+  if not count:
+    raise ValueError(f"{builder.info.full_name}: split {split!r} is empty")
+  mean = whole.num_bytes / whole.num_examples if whole.num_bytes else 2048.0
+  return Documents(str(builder.data_dir), split, field, 0, count, mean)
+
+
+def _first_line(error: Exception) -> str:
+  return str(error).strip().strip("'\"").splitlines()[0]
+
+
+class _Part(Protocol):
+  """A piece of a corpus, to be written by one process; it must pickle."""
+
+  def examples(self) -> Iterator[tuple[str, str, str]]:
+    """Yields (split, id, text)."""
+
+
+class _PartsBuilder(dataset_builder.FileReaderBuilder, skip_registration=True):
+  """A TFDS builder that writes its parts, in order, as shards; an interrupted build continues where it stopped."""
+
+  VERSION = tfds.core.Version("1.0.0")
+  # TFDS 4.9 looks this up with the importlib_resources package, which it does not install.
+  code_path = epath.Path(__file__)
+
+  def __init__(self, *, processes: int = 1, **kwargs: Any):
+    self._processes = processes
+    super().__init__(file_format="array_record", **kwargs)
+
+  def parts(self) -> Sequence[_Part]:
+    raise NotImplementedError
+
+  def split_names(self) -> Sequence[str]:
+    return TRAIN, HELDOUT
+
+  def _info(self) -> tfds.core.DatasetInfo:
+    return tfds.core.DatasetInfo(
+      builder=self, description=type(self).__doc__, features=_FEATURES, disable_shuffling=True
+    )
+
+  def _log_download_bytes(self) -> None:
+    """Nothing is downloaded, so TFDS has nothing to say."""
+
+  _log_download_done = _log_download_bytes
+
+  def _download_and_prepare(self, dl_manager: Any, download_config: Any = None) -> None:
+    del dl_manager, download_config
+    # TFDS removes `data_path` when a build fails; what is finished waits beside it for the next attempt.
+    target = pathlib.Path(self.data_path)
+    finished = target.parent / "unfinished"
+    finished.mkdir(parents=True, exist_ok=True)
+    for killed in target.parent.glob("incomplete.*"):
+      if killed != target:
+        shutil.rmtree(killed)
+    jobs = [(part, finished, number) for number, part in enumerate(self.parts())]
+    counts = shards.run(_write_part, jobs, self._processes, "documents")
+    infos = []
+    for split in self.split_names():
+      numbers = [i for i, part in enumerate(counts) if split in part]
+      if not numbers:
+        raise ValueError(f"no documents in the {split} split: the files are empty, or too few for what is held out")
+      template = self._get_filename_template(split)
+      for shard, number in enumerate(numbers):
+        path = template.sharded_filepath(shard_index=shard, num_shards=len(numbers))
+        _part_file(finished, split, number).replace(path)
+      lengths, sizes = zip(*(counts[i][split] for i in numbers), strict=True)
+      infos.append(
+        tfds.core.SplitInfo(name=split, shard_lengths=list(lengths), num_bytes=sum(sizes), filename_template=template)
+      )
+    self.info.set_splits(tfds.core.SplitDict(infos))
+    shutil.rmtree(finished)
+
+
+def _part_file(folder: pathlib.Path, split: str, number: int) -> pathlib.Path:
+  return folder / f"{split}-{number:05d}.array_record"
+
+
+def _write_part(job: tuple[_Part, pathlib.Path, int]) -> dict[str, list[int]]:
+  """Writes one part, unless that was done before, and returns {split: [examples, bytes]}."""
+  part, folder, number = job
+  done = folder / f"part-{number:05d}.json"
+  if done.exists():
+    return json.loads(done.read_text())
+  serializer = tfds.core.ExampleSerializer(_FEATURES.get_serialized_info())
+  counts, writers = {}, {}
+  with contextlib.ExitStack() as stack:
+    for split, key, text in part.examples():
+      if split not in writers:
+        writers[split] = stack.enter_context(shards.record_writer(_part_file(folder, split, number)))
+        counts[split] = [0, 0]
+      record = serializer.serialize_example(_FEATURES.encode_example({"id": key, "text": text}))
+      writers[split](record)
+      counts[split][0] += 1
+      counts[split][1] += len(record)
+  shards.write_json(done, counts)
+  return counts
+
+
+@dataclasses.dataclass(frozen=True)
+class _TextPart:
+  pieces: tuple[documents.Part, ...]
+  fmt: documents.Format
+  heldout: float  # a fraction: 0 leaves all in train, 1 puts all in heldout
+
+  def examples(self) -> Iterator[tuple[str, str, str]]:
+    for piece in self.pieces:
+      for key, text in documents.read(piece, self.fmt):
+        place = int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest()) / 2**64
+        yield (HELDOUT if place < self.heldout else TRAIN), key, text
+
+
+@dataclasses.dataclass
+class TextFilesConfig(tfds.core.BuilderConfig):
+  """What a corpus of text files is made from; its name is a hash of that, of the files' sizes and times too."""
+
+  files: Sequence[str] = ()
+  fmt: documents.Format = dataclasses.field(default_factory=documents.Format)
+  heldout: float = 0.0
+  heldout_files: Sequence[str] = ()
+
+  @classmethod
+  def of(
+    cls, files: Sequence[str], fmt: documents.Format, heldout: float, heldout_globs: Sequence[str]
+  ) -> "TextFilesConfig":
+    heldout_files = documents.find_files(heldout_globs) if heldout_globs else []
+    files = [file for file in files if file not in heldout_files]
+    stats = [(file, epath.Path(file).stat()) for file in [*files, *heldout_files]]
+    identity = [[(f, s.length, s.mtime) for f, s in stats], len(files), dataclasses.asdict(fmt), heldout, _PART_BYTES]
+    name = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
+    return cls(name=name, files=files, fmt=fmt, heldout=heldout, heldout_files=heldout_files)
+
+
+class TextFiles(_PartsBuilder):
+  """Documents from files of text."""
+
+  def parts(self) -> Sequence[_Part]:
+    config = self.builder_config
+    groups = functools.partial(documents.cut, fmt=config.fmt, part_bytes=_PART_BYTES)
+    return [
+      *(_TextPart(pieces, config.fmt, config.heldout) for pieces in groups(config.files)),
+      *(_TextPart(pieces, config.fmt, 1.0) for pieces in groups(config.heldout_files)),
+    ]
+
+  def split_names(self) -> Sequence[str]:
+    return (TRAIN, HELDOUT) if self.builder_config.heldout or self.builder_config.heldout_files else (TRAIN,)
+
+
+@dataclasses.dataclass(frozen=True)
+class _WikipediaPart:
+  file: str
+
+  def examples(self) -> Iterator[tuple[str, str, str]]:
+    from gensim.corpora import wikicorpus
+
+    count = 0
+    with bz2.open(self.file) as dump:
+      for title, markup, page in wikicorpus.extract_pages(dump, filter_namespaces=("0",)):
+        text = _prose(wikicorpus.filter_wiki(markup))
+        if re.match(r"\s*#\s*redirect", markup, re.IGNORECASE) or len(text.split()) < _MIN_ARTICLE_WORDS:
+          continue
+        count += 1
+        yield (HELDOUT if count % 10 == 9 else TRAIN), f"{page} {title}", text
+
+
+def _prose(text: str) -> str:
+  """Paragraphs only: no headings, lists, tables, captions, nor the quotes that mark bold and italics."""
+  lines = (re.sub("'{2,}", "", line).strip() for line in text.split("\n"))
+  return "\n".join(line for line in lines if line[:1] not in "=|!{}*#:;" and len(line.split()) >= _MIN_LINE_WORDS)
+
+
+class WikipediaSample(_PartsBuilder):
+  """Articles of the English Wikipedia that the gensim package carries for its tests, without their markup."""
+
+  def parts(self) -> Sequence[_Part]:
+    gensim = importlib.util.find_spec("gensim")
+    if gensim is None:
+      raise ValueError(
+        "wikipedia_sample comes with gensim, which is missing: pip install -r requirements-quickstart.txt"
+      )
+    return [_WikipediaPart(str(pathlib.Path(gensim.origin).parent / _WIKIPEDIA_FILE))]

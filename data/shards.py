@@ -1,0 +1,123 @@
+"""Files that are either whole or not there, and the processes that write them."""
+
+import contextlib
+import json
+import multiprocessing
+import os
+import pathlib
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent import futures
+from typing import Any
+
+import tqdm
+from array_record.python import array_record_module
+
+
+def write_bytes(path: pathlib.Path, chunks: Iterable[bytes]) -> None:
+  """Writes a file under another name and renames it when it is whole and on disk; replaces what was there."""
+  partial = _partial(path)
+  try:
+    with partial.open("wb") as file:
+      for chunk in chunks:
+        file.write(chunk)
+      file.flush()
+      os.fsync(file.fileno())
+    partial.replace(path)
+  finally:
+    partial.unlink(missing_ok=True)
+
+
+def write_json(path: pathlib.Path, value: Any) -> None:
+  """As `write_bytes`; equal values have equal text."""
+  write_bytes(path, [(json.dumps(value, indent=1) + "\n").encode()])
+
+
+@contextlib.contextmanager
+def record_writer(path: pathlib.Path, options: str = "group_size:1") -> Iterator[Callable[[bytes], None]]:
+  """Yields the function that appends a record to an ArrayRecord file; the file appears, whole, when the context ends.
+
+  Raises:
+    OSError: the disk is full, or what was written does not read back.
+  """
+  partial, count = _partial(path), 0
+
+  def write(record: bytes) -> None:
+    nonlocal count
+    writer.write(record)
+    count += 1
+
+  try:
+    writer = array_record_module.ArrayRecordWriter(str(partial), options)
+    try:
+      yield write
+    finally:
+      writer.close()  # only here does the library report what went wrong
+    if (found := num_records(partial)) != count:
+      raise OSError(f"{path}: {count} records were written, {found} read back")
+    partial.replace(path)
+  except RuntimeError as error:
+    raise OSError(f"{path}: {str(error).split(';')[0]}") from None
+  finally:
+    partial.unlink(missing_ok=True)
+
+
+def num_records(path: pathlib.Path) -> int:
+  """The number of records in an ArrayRecord file; 0 if there is none."""
+  reader = array_record_module.ArrayRecordReader(str(path))
+  count = reader.num_records()
+  reader.close()
+  return count
+
+
+def _partial(path: pathlib.Path) -> pathlib.Path:
+  return path.with_name(path.name + ".partial")
+
+
+def run(function: Callable[[Any], Any], jobs: Sequence[Any], processes: int, label: str) -> list[Any]:
+  """Applies a picklable function to every job and returns the results in order of the jobs.
+
+  One process means this one. Otherwise processes are spawned (never forked: the libraries here hold threads); they end
+  when this one does, even if it is killed, so a second run never meets the first run's workers.
+
+  Raises:
+    OSError: a process was killed, most often for want of memory.
+  """
+  progress = tqdm.tqdm(total=len(jobs), desc=label, unit="part", disable=None if len(jobs) > 1 else True)
+  if processes <= 1 or len(jobs) <= 1:
+    with progress:
+      return [_with_progress(function(job), progress) for job in jobs]
+  context = multiprocessing.get_context("spawn")
+  pool = futures.ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context, initializer=_start_worker)
+  with progress:
+    try:
+      waiting = [pool.submit(function, job) for job in jobs]
+      for future in futures.as_completed(waiting):
+        _with_progress(future.result(), progress)
+    except futures.process.BrokenProcessPool:
+      raise OSError("a worker process was killed; is the machine out of memory? try fewer --processes") from None
+    except BaseException:
+      # What they are at is lost anyway: a shard is whole or not there.
+      for worker in multiprocessing.active_children():
+        worker.terminate()
+      raise
+    finally:
+      pool.shutdown(cancel_futures=True)
+  return [future.result() for future in waiting]
+
+
+def _with_progress(result: Any, progress: tqdm.tqdm) -> Any:
+  progress.update()
+  return result
+
+
+def _start_worker() -> None:
+  signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C is the first process's to handle
+  os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
+  threading.Thread(target=_die_with_parent, daemon=True).start()
+
+
+def _die_with_parent() -> None:
+  multiprocessing.parent_process().join()
+  os._exit(1)
