@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import json
+from concurrent import futures
 
 import numpy as np
 import pytest
@@ -33,10 +34,14 @@ def test_index_marks_sentences_and_documents(folder):
 
 @pytest.mark.parametrize("shards", [1, 2, 5, 7])
 @pytest.mark.parametrize("vocab_size", [1000, 70_000])
-def test_every_span_of_every_shard_reads_back(tmp_path, shards, vocab_size):
+@pytest.mark.parametrize("remote", [False, True])
+def test_every_span_of_every_shard_reads_back(tmp_path, monkeypatch, shards, vocab_size, remote):
   folder = write_corpus(tmp_path, {"train": DOCUMENTS}, shards=shards, vocab_size=vocab_size, block=7)
+  if remote:  # as far as it differs: threads, and index arrays that are not mapped
+    monkeypatch.setattr(Corpus, "_pool", futures.ThreadPoolExecutor(4))
   opened = Corpus.open(folder, "train")
   expected = flatten(DOCUMENTS)
+  assert np.diff(opened.sentence_starts).tolist() == [len(s) for document in DOCUMENTS for s in document]
   ends = np.cumsum([shard.tokens for shard in opened.index.splits["train"].shards]).tolist()
   spans = [(a, b) for lo, hi in itertools.pairwise([0, *ends]) for a in range(lo, hi, 3) for b in range(a + 1, hi + 1)]
   for start, stop in spans[::17]:
