@@ -300,7 +300,7 @@ class Corpus:
   def _starts(self, file: str, total: int, unit: str) -> np.ndarray:
     lengths = self._array(file)
     starts = np.zeros(len(lengths) + 1, np.int64)
-    np.cumsum(lengths, out=starts[1:])
+    np.cumsum(lengths, dtype=np.int64, out=starts[1:])
     if starts[-1] != total or (len(lengths) and not lengths.min()):
       raise ValueError(
         f"{self.folder / file} counts {starts[-1]} {unit}, {INDEX_FILE} says {total}: the file is damaged; "
