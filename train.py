@@ -9,12 +9,13 @@ and tokenizer/. SIGTERM saves a checkpoint and exits with status 0.
 
 import dataclasses
 import os
+import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import jax
-from absl import app, flags
+from absl import app, flags, logging
 from jax.sharding import Mesh
 from ml_collections import ConfigDict, config_flags
 
@@ -229,12 +230,19 @@ def parse_flags(argv: list[str]) -> list[str]:
   rest = [argument for argument in argv[1:] if argument not in first]
   try:
     return flags.FLAGS([argv[0], *first, *rest])
-  except (flags.Error, AttributeError, ValueError, TypeError, OSError) as error:
-    reason = " ".join(str(error).split())
-    print(
-      f"error: {reason}. Every field is in configs/base.py; `python train.py --help` shows an example", file=sys.stderr
-    )
-    raise SystemExit(1) from None
+  except (flags.Error, AttributeError, KeyError, ValueError, TypeError, OSError) as error:
+    unknown = isinstance(error, AttributeError | KeyError)  # ml_collections' way to say so, quoted twice
+    reason = "unknown field " + re.sub(r"\\+n|\\+'|'", " ", str(error)) if unknown else error
+    raise fail(reason, hint=" (every field is in configs/base.py; --help shows an example)") from None
+
+
+def fail(reason, hint: str = "") -> SystemExit:
+  """Prints a user's mistake as one line; returns what to raise."""
+  lines = str(reason).strip().splitlines()
+  if "Traceback" in str(reason):  # a recipe's own error, wrapped by the flag parser: its last line says what is wrong
+    lines = lines[-1:]
+  print("error:", " ".join(" ".join(lines).split()) + hint, file=sys.stderr)
+  return SystemExit(1)
 
 
 def run(build: Callable[[ConfigDict, list[Stage]], Parts] = build) -> None:
@@ -245,11 +253,11 @@ def run(build: Callable[[ConfigDict, list[Stage]], Parts] = build) -> None:
 
   def main(argv: list[str]) -> None:
     del argv
+    logging.set_verbosity(logging.WARNING)
     try:
       train(config.value, workdir.value, build)
     except (ValueError, OSError, FloatingPointError) as error:
-      print(f"error: {error}", file=sys.stderr)
-      raise SystemExit(1) from None
+      raise fail(error) from None
 
   app.run(main, flags_parser=parse_flags)
 

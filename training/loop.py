@@ -5,7 +5,6 @@ import signal
 from collections.abc import Iterator
 
 import jax
-from absl import logging
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
@@ -71,4 +70,4 @@ class Profile:
       jax.block_until_ready(waited_for)
       jax.profiler.stop_trace()
       self._running = False
-      logging.info("profile of steps %d to %d written to %s", *self._steps, self._folder)
+      print(f"profile of steps {self._steps[0]} to {self._steps[1]} written to {self._folder}")

