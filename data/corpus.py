@@ -26,6 +26,7 @@ from array_record.python import array_record_module
 from etils import epath
 
 from data.ragged import ranges
+from data.tokenizers import Tokenizer
 
 FORMAT = 1
 BLOCK = 4096  # tokens in a record
@@ -201,7 +202,7 @@ class Corpus:
     """int64 [vocab_size]: how often each token occurs in the split."""
     return self._array(counts_file(self.split))
 
-  def require_tokenizer(self, tokenizer: Any) -> None:
+  def require_tokenizer(self, tokenizer: Tokenizer) -> None:
     """Raises ValueError unless the corpus was prepared with this very tokenizer."""
     if tokenizer.fingerprint != self.index.tokenizer:
       raise ValueError(

@@ -60,7 +60,6 @@ def segment_pairs(
     room: tokens that A and B may hold together, at least 2.
     short_rate: rate of rows that aim at fewer tokens, uniformly 2 … room.
   """
-
   bits = philox.draw(key, row, np.arange(_Word.CUT)[:, None])
 
   def pick(word: _Word, choices: np.ndarray | int) -> np.ndarray:

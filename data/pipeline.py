@@ -7,7 +7,7 @@ that read, nor where reading began changes a row.
 
 import dataclasses
 import functools
-from typing import Any
+from collections.abc import Callable
 
 import grain
 import numpy as np
@@ -17,6 +17,7 @@ from data import philox
 from data.chunks import chunk_starts
 from data.corpus import Corpus
 from data.pairs import SPECIAL, segment_pairs
+from data.tokenizers import Tokenizer
 
 Batch = dict[str, np.ndarray]
 
@@ -38,7 +39,7 @@ class PairSource:
   """
 
   corpus: Corpus
-  tokenizer: Any
+  tokenizer: Tokenizer
   length: int
   seed: int
   stage: int = 0
@@ -155,7 +156,7 @@ def evaluation_batches(
   return _iterate(0, steps if count is None else min(count, steps), batch)
 
 
-def _iterate(start: int, stop: int, batch: Any) -> grain.DatasetIterator[Batch]:
+def _iterate(start: int, stop: int, batch: Callable[[int], Batch]) -> grain.DatasetIterator[Batch]:
   # One thread: more of them fight over Python's lock, and worker processes outlive a killed parent.
   options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCH)
   return iter(grain.MapDataset.range(start, stop).map(batch).to_iter_dataset(options))
