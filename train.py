@@ -35,6 +35,7 @@ from training.checkpoint import Checkpoints
 from training.programs import compile_stage
 from training.report import Reporter
 from training.stages import Stage, make_stages
+from training.step import EVAL_SEED
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,24 +84,17 @@ def build(config: ConfigDict, stages: list[Stage]) -> Parts:
     tokenizer.mask_id, tokenizer.special, tokenizer.word_start, tokenizer.num_bytes, corpora["train"].counts()
   )
 
-  def source(split: str, stage: Stage):
-    return pipeline.PairSource(
-      corpora[split], tokenizer, stage.length, seed=config.seed, stage=stage.index, short_rate=config.data.short_rate
-    )
-
   def train_batches(stage: Stage, first: int) -> Iterator[Batch]:
-    return pipeline.batches(
-      source("train", stage),
-      stage.batch_size,
-      first - stage.start,
-      stage.stop - stage.start,
-      sharding.local_rows(stage.batch_size),
+    source = pipeline.PairSource(
+      corpora["train"], tokenizer, stage.length, config.seed, stage.index, config.data.short_rate
     )
+    rows = sharding.local_rows(stage.batch_size)
+    return pipeline.batches(source, stage.batch_size, first - stage.start, stage.stop - stage.start, rows)
 
   def eval_batches(stage: Stage) -> Iterator[Batch]:
-    return pipeline.evaluation_batches(
-      source("heldout", stage), stage.batch_size, config.eval_batches, sharding.local_rows(stage.batch_size)
-    )
+    source = pipeline.PairSource(corpora["heldout"], tokenizer, stage.length, EVAL_SEED)
+    rows = sharding.local_rows(stage.batch_size)
+    return pipeline.evaluation_batches(source, stage.batch_size, config.eval_batches, rows)
 
   return Parts(
     objective=pretraining.make(PretrainingModel(model), objective, vocabulary),

@@ -35,7 +35,9 @@ class MetricsLog:
       kept = _keep(self._path, step)
       self._began -= max((record.get("wall_s", 0) for record in kept), default=0)
       self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
-      self._board = SummaryWriter(os.path.join(folder, "tensorboard"), purge_step=step + 1 if step else None)
+      self._board = SummaryWriter(
+        os.path.join(folder, "tensorboard"), purge_step=step + 1 if step else None, filename_suffix=f".{step}"
+      )
 
   def write(self, step: int, split: str, metrics: dict) -> None:
     """Writes one record: step, split, then the metrics by name, then the wall time of the run so far in seconds."""

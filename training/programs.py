@@ -63,7 +63,7 @@ def compile_stage(
   train_step = functools.partial(
     step.train_step, objective=objective, optimizer=optimizer, seed=seed, accumulate=accumulate
   )
-  eval_step = functools.partial(step.eval_step, objective=objective, seed=seed)
+  eval_step = functools.partial(step.eval_step, objective=objective)
   train = jax.jit(train_step, donate_argnums=0, out_shardings=(places, everywhere))
   evaluate = jax.jit(eval_step, donate_argnums=1, out_shardings=(everywhere, places.carry))
   return Programs(

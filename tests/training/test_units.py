@@ -1,0 +1,86 @@
+"""Small parts of the spine: stages, log, mesh, settings."""
+
+import json
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+from tensorboard.backend.event_processing import event_accumulator
+
+from training import metrics, settings, sharding
+from training.stages import Stage, make_stages
+
+
+def test_one_stage_where_none_is_declared():
+  assert make_stages(10, 128, 32) == [Stage(0, 0, 10, 128, 32)]
+
+
+BERT = [{"steps": 90, "length": 128}, {"steps": 10, "length": 512, "batch_size": 8}]
+
+
+def test_the_last_stage_lasts_until_the_run_ends_and_boundaries_never_move():
+  assert make_stages(100, 1, 32, BERT) == [Stage(0, 0, 90, 128, 32), Stage(1, 90, 100, 512, 8)]
+  assert make_stages(150, 1, 32, BERT) == [Stage(0, 0, 90, 128, 32), Stage(1, 90, 150, 512, 8)]
+  assert make_stages(90, 1, 32, BERT) == [Stage(0, 0, 90, 128, 32)]
+  assert make_stages(7, 1, 32, BERT) == [Stage(0, 0, 7, 128, 32)]
+
+
+@pytest.mark.parametrize(
+  "stages", [[{"length": 3}], [{"steps": 0}], [{"steps": 3, "lenght": 3}], [{"steps": 3, "length": 0}]]
+)
+def test_a_stage_that_makes_no_sense_is_named(stages):
+  with pytest.raises(ValueError, match=r"stages\[0\]"):
+    make_stages(10, 128, 32, stages)
+
+
+def test_equal_floats_have_equal_text_and_read_back_exactly():
+  for value in (0.1, 1 / 3, 1e-30, 12345.678, 7):
+    x = np.float32(value)
+    assert np.float32(json.loads(json.dumps(metrics.plain(x)))) == x
+  assert json.dumps(metrics.plain(np.float32(0.1))) == "0.1"
+
+
+def test_restoring_at_a_step_drops_later_and_torn_records(tmp_path):
+  log = metrics.MetricsLog(str(tmp_path), 0)
+  for step in (1, 2, 3):
+    log.write(step, "train", {"loss": np.float32(step)})
+  log.close()
+  with open(tmp_path / "metrics.jsonl", "a") as file:
+    file.write('{"step": 4, "spl')
+  log = metrics.MetricsLog(str(tmp_path), 2)
+  log.write(3, "train", {"loss": np.float32(30)})
+  log.close()
+  records = metrics.read(str(tmp_path / "metrics.jsonl"))
+  assert [(r["step"], r["loss"]) for r in records] == [(1, 1.0), (2, 2.0), (3, 30.0)]
+  times = [r["wall_s"] for r in records]
+  assert times == sorted(times)
+  board = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
+  assert [(e.step, e.value) for e in board.Scalars("train/loss")] == [(1, 1.0), (2, 2.0), (3, 30.0)]
+
+
+def test_mesh_sizes_must_make_all_devices():
+  devices = jax.devices()[:4]
+  assert dict(sharding.make_mesh(sharding.MeshConfig(-1, 2), devices).shape) == {"data": 2, "fsdp": 2}
+  for sizes in ((3, 1), (-1, 8), (0, 1), (-1, -1)):
+    with pytest.raises(ValueError, match=r"does not make 4 devices"):
+      sharding.make_mesh(sharding.MeshConfig(*sizes), devices)
+
+
+@pytest.mark.parametrize(
+  ("path", "shape", "spec"),
+  [
+    ("encoder/embeddings/word/embedding", (30522, 768), P(None, "fsdp")),  # on width
+    ("opt_state/1/mu/encoder/embeddings/word/embedding", (30522, 768), P(None, "fsdp")),
+    ("encoder/layers/attention/query/kernel", (12, 768, 768), P(None, "fsdp", None)),  # never the layer axis
+    ("encoder/layers/attention/query/bias", (12, 768), P()),
+    ("encoder/layers/attention/query/kernel", (12, 6, 768), P(None, None, None)),  # does not divide: kept whole
+  ],
+)
+def test_the_table_of_partitions(path, shape, spec):
+  mesh = sharding.make_mesh(sharding.MeshConfig(2, 4), jax.devices()[:8])
+  assert sharding.partition(path, shape, mesh) == spec
+
+
+def test_flatten_names_fields_as_the_command_line_does():
+  assert settings.flatten({"a": {"b": {"c": 1}}, "d": [2]}) == {"a.b.c": 1, "d": [2]}
