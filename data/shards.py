@@ -1,5 +1,6 @@
 """Files that are either whole or not there, and the processes that write them."""
 
+import collections
 import contextlib
 import json
 import multiprocessing
@@ -13,6 +14,8 @@ from typing import Any
 
 import tqdm
 from array_record.python import array_record_module
+
+_AHEAD = 4  # results a process may be ahead of the first that is missing
 
 
 def write_bytes(path: pathlib.Path, chunks: Iterable[bytes]) -> None:
@@ -76,7 +79,12 @@ def _partial(path: pathlib.Path) -> pathlib.Path:
 
 
 def run(function: Callable[[Any], Any], jobs: Sequence[Any], processes: int, label: str) -> list[Any]:
-  """Applies a picklable function to every job and returns the results in order of the jobs.
+  """`stream`, collected."""
+  return list(stream(function, jobs, processes, label))
+
+
+def stream(function: Callable[[Any], Any], jobs: Sequence[Any], processes: int, label: str) -> Iterator[Any]:
+  """Applies a picklable function to every job and yields the results in order of the jobs, few of them waiting.
 
   One process means this one. Otherwise processes are spawned (never forked: the libraries here hold threads); they end
   when this one does, even if it is killed, so a second run never meets the first run's workers.
@@ -84,32 +92,31 @@ def run(function: Callable[[Any], Any], jobs: Sequence[Any], processes: int, lab
   Raises:
     OSError: a process was killed, most often for want of memory.
   """
-  progress = tqdm.tqdm(total=len(jobs), desc=label, unit="part", disable=None if len(jobs) > 1 else True)
-  if processes <= 1 or len(jobs) <= 1:
-    with progress:
-      return [_with_progress(function(job), progress) for job in jobs]
+  processes = min(processes, len(jobs))
+  results = map(function, jobs) if processes <= 1 else _spawned(function, jobs, processes)
+  yield from tqdm.tqdm(results, total=len(jobs), desc=label, unit="part", disable=None if len(jobs) > 1 else True)
+
+
+def _spawned(function: Callable[[Any], Any], jobs: Sequence[Any], processes: int) -> Iterator[Any]:
   context = multiprocessing.get_context("spawn")
-  pool = futures.ProcessPoolExecutor(min(processes, len(jobs)), mp_context=context, initializer=_start_worker)
-  with progress:
-    try:
-      waiting = [pool.submit(function, job) for job in jobs]
-      for future in futures.as_completed(waiting):
-        _with_progress(future.result(), progress)
-    except futures.process.BrokenProcessPool:
-      raise OSError("a worker process was killed; is the machine out of memory? try fewer --processes") from None
-    except BaseException:
-      # What they are at is lost anyway: a shard is whole or not there.
-      for worker in multiprocessing.active_children():
-        worker.terminate()
-      raise
-    finally:
-      pool.shutdown(cancel_futures=True)
-  return [future.result() for future in waiting]
-
-
-def _with_progress(result: Any, progress: tqdm.tqdm) -> Any:
-  progress.update()
-  return result
+  pool = futures.ProcessPoolExecutor(processes, mp_context=context, initializer=_start_worker)
+  waiting = collections.deque()
+  try:
+    for job in jobs:
+      waiting.append(pool.submit(function, job))
+      if len(waiting) == _AHEAD * processes:
+        yield waiting.popleft().result()
+    while waiting:
+      yield waiting.popleft().result()
+  except futures.process.BrokenProcessPool:
+    raise OSError("a worker process was killed; is the machine out of memory? try fewer --processes") from None
+  except BaseException:
+    # What they are at is lost anyway: a file is whole or not there.
+    for worker in multiprocessing.active_children():
+      worker.terminate()
+    raise
+  finally:
+    pool.shutdown(cancel_futures=True)
 
 
 def _start_worker() -> None:

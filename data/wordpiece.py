@@ -13,7 +13,7 @@ import os
 import pathlib
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -46,6 +46,20 @@ def normalizer(lowercase: bool) -> normalizers.Normalizer:
 def pre_tokenizer() -> pre_tokenizers.PreTokenizer:
   """Words: split at white space, each punctuation character alone."""
   return pre_tokenizers.BertPreTokenizer()
+
+
+def word_splitter(lowercase: bool) -> Callable[[str], list[str]]:
+  """Returns the function that splits a text into words, as `WordPiece` does before it looks for pieces."""
+  clean, words = normalizer(lowercase), pre_tokenizer()
+
+  def split(text: str) -> list[str]:
+    if text.isascii() and text.isalnum():
+      return [text.lower() if lowercase else text]
+    if needs_split_words(text, lowercase):
+      return split_words(text, lowercase)
+    return [word for word, _ in words.pre_tokenize_str(clean.normalize_str(text))]
+
+  return split
 
 
 def needs_split_words(text: str, lowercase: bool) -> bool:
