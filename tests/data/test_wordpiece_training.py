@@ -92,12 +92,12 @@ def test_neither_hash_seed_nor_order_of_words_matters():
   code = (
     "import random; from data.wordpiece_training import train; r = random.Random(2)\n"
     "words = [*{''.join(r.choices('abcdefgh', k=r.randrange(1, 9))): r.randrange(1, 20) for _ in range(300)}.items()]\n"
-    "random.Random({seed}).shuffle(words)\n"
+    "random.Random(SEED).shuffle(words)\n"
     "print(train(dict(words), 300, 'likelihood', max_alphabet=8), train(dict(words), 300, 'frequency', max_alphabet=8))"
   )
   printed = [
     subprocess.run(
-      [sys.executable, "-c", code.format(seed=seed)],
+      [sys.executable, "-c", code.replace("SEED", seed)],
       env={**os.environ, "PYTHONHASHSEED": seed},
       cwd=pathlib.Path(__file__).parents[2],
       capture_output=True,
