@@ -6,6 +6,7 @@ document. Large files are cut at document boundaries into parts that processes r
 """
 
 import dataclasses
+import glob
 import gzip
 import json
 import re
@@ -64,29 +65,33 @@ def find_files(globs: Sequence[str]) -> list[str]:
 
   Raises:
     FileNotFoundError: a glob that matches nothing.
-    ValueError: a folder, or a file of no bytes.
+    ValueError: a folder, or a place that cannot be reached for want of a package.
   """
   found = set()
-  for glob in globs:
-    path = epath.Path(glob)
-    if path.is_dir():
-      raise ValueError(f"{glob} is a folder; name its files, for example '{glob.rstrip('/')}/*.txt'")
-    matches = [path] if path.exists() else list(_glob(glob))
-    if not matches:
-      raise FileNotFoundError(f"no file matches {glob}")
-    found.update(str(match) for match in matches if not match.is_dir())
-  if not found:
-    raise FileNotFoundError(f"no file matches {', '.join(globs)}")
+  for pattern in globs:
+    try:
+      found.update(map(str, _matches(pattern)))
+    except (ImportError, KeyError, NotImplementedError) as error:  # what etils raises
+      raise ValueError(f"{pattern} cannot be read: {error}") from None
   return sorted(found)
 
 
-def _glob(pattern: str) -> Iterator[epath.Path]:
+def _matches(pattern: str) -> list[epath.Path]:
+  path = epath.Path(pattern)
+  if path.is_dir():
+    raise ValueError(f"{pattern} is a folder; name its files, for example '{pattern.rstrip('/')}/*.txt'")
+  matches = [path] if path.exists() else [match for match in _glob(pattern) if not match.is_dir()]
+  if not matches:
+    raise FileNotFoundError(f"no file matches {pattern}")
+  return matches
+
+
+def _glob(pattern: str) -> list[epath.Path]:
+  if "://" not in pattern:
+    return [epath.Path(path) for path in glob.glob(pattern, recursive=True)]
   parts = pattern.split("/")
   fixed = next((i for i, part in enumerate(parts) if re.search(r"[*?\[]", part)), len(parts))
-  if fixed == len(parts):
-    return iter(())
-  root = "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ".")
-  return epath.Path(root).glob("/".join(parts[fixed:]))
+  return list(epath.Path("/".join(parts[:fixed])).glob("/".join(parts[fixed:]))) if fixed < len(parts) else []
 
 
 def cut(files: Sequence[str], fmt: Format, part_bytes: int) -> list[tuple[Part, ...]]:
