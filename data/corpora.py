@@ -144,15 +144,18 @@ def tfds_corpus(
   except (tfds.core.DatasetNotFoundError, ValueError) as error:
     raise ValueError(f"TFDS has no data set {name!r}: {_first_line(error)}") from None
   if not builder.is_prepared():
-    builder.download_and_prepare(file_format="array_record")
+    try:
+      builder.download_and_prepare(file_format="array_record")
+    except Exception as error:  # whatever the data set's own code raises
+      raise ValueError(f"TFDS cannot prepare {name}: {type(error).__name__}: {_first_line(error)}") from error
   if builder.info.file_format == tfds.core.FileFormat.TFRECORD and not importlib.util.find_spec("tensorflow"):
     raise ValueError(
       f"{builder.data_dir} holds TFRecord files: install tensorflow to read them, or delete the folder to have it "
       "prepared again as ArrayRecord"
     )
-  if not isinstance(builder.info.features.get(field), tfds.features.Text):
-    has = ", ".join(key for key, feature in builder.info.features.items() if isinstance(feature, tfds.features.Text))
-    raise ValueError(f"{name} has no text feature {field!r}; choose --text_field from: {has or 'it has none'}")
+  texts = [key for key, feature in builder.info.features.items() if isinstance(feature, tfds.features.Text)]
+  if field not in texts:
+    raise ValueError(f"{name} has no text feature {field!r}; its text features: {', '.join(texts) or 'none'}")
   train = _documents(builder, train_split, field)
   if heldout_split:
     return {TRAIN: train, HELDOUT: _documents(builder, heldout_split, field)}
@@ -184,7 +187,7 @@ def _documents(builder: tfds.core.DatasetBuilder, split: str, field: str) -> Doc
 
 
 def _first_line(error: Exception) -> str:
-  return str(error).strip().strip("'\"").splitlines()[0]
+  return next(iter(str(error).strip().strip("'\"").splitlines()), "")
 
 
 class _Part(Protocol):
