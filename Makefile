@@ -39,7 +39,7 @@ quickstart: $(VENV)/quickstart  ## Pretrain a small BERT on 96 Wikipedia article
 	  $(RUN) -m tools.train_tokenizer --corpus=wikipedia_sample --vocab_size=2000 --output=$(QUICKSTART)-tokenizer && \
 	  $(RUN) -m tools.prepare_corpus --corpus=wikipedia_sample --tokenizer=$(QUICKSTART)-tokenizer --output=$(QUICKSTART)-corpus; }
 	@$(RUN) train.py --config=configs/quickstart.py:bert --workdir=$(QUICKSTART)-bert
-	@$(RUN) -m tools.summary --workdir=$(QUICKSTART)-bert
+	
 	@$(RUN) -m tools.fill_mask --checkpoint=$(QUICKSTART)-bert --top_k=5 "The city is the capital [MASK] the country."
 
 test: $(VENV)/dev  ## All tests that need no other library

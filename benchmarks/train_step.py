@@ -1,0 +1,162 @@
+"""Pretraining speed beside another library's, on this machine, in one run, alternating.
+
+    python -m benchmarks.train_step --family=bert --against=transformers --json
+
+Both take whole training steps of the same shape: masked tokens and next sentence, dropout on, gradients clipped,
+AdamW. Ours also chooses and replaces the targets; theirs is given them. Rates are medians over the rounds; the
+machine's own rate is that of a large float32 matrix product, measured in every round too.
+"""
+
+import json
+import statistics
+import time
+from collections.abc import Callable
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from models.config import BERT_SIZES, EncoderConfig
+from models.flops import pretraining_flops
+from models.pretraining import PretrainingModel
+from objectives import pretraining
+from objectives.masking import MaskingConfig, max_targets
+from objectives.vocabulary import Vocabulary
+from tools import cli
+from training import optimizer, programs, sharding, state
+from training.optimizer import OptimizerConfig
+from training.schedule import ScheduleConfig
+
+VOCAB, MASK, SPECIAL = 30522, 103, 999  # the released uncased vocabulary: ids up to 998 are special or unused
+
+
+def ours(size: str, rows: int, length: int) -> tuple[Callable[[], None], float]:
+  """Returns (take one step and wait for it, model FLOPs of a step)."""
+  config = EncoderConfig(VOCAB, **BERT_SIZES[size], activation="gelu_new", unroll=0)
+  ids = np.arange(VOCAB)
+  vocabulary = Vocabulary(MASK, ids < SPECIAL, ids >= SPECIAL, np.ones(VOCAB, int), np.ones(VOCAB, int))
+  masking = MaskingConfig()
+  objective = pretraining.make(PretrainingModel(config), pretraining.PretrainingConfig(masking), vocabulary)
+  tx, _ = optimizer.make(OptimizerConfig(ScheduleConfig(1e-4, 0, "constant")), steps=1000)
+  mesh = sharding.make_mesh(sharding.MeshConfig())
+  batch = batch_of(rows, length)
+  program = programs.compile_stage(objective, tx, batch, rows, mesh, seed=0, accumulate=1)
+  now = [state.create(objective, tx, rows, 0, mesh)]
+
+  def step() -> None:
+    now[0], values = program.train(now[0], sharding.put_batch(batch, mesh))
+    jax.block_until_ready((now[0], values))
+
+  return step, 3 * pretraining_flops(config, rows, length, max_targets(length, masking.rate))
+
+
+def transformers(size: str, rows: int, length: int) -> Callable[[], None]:
+  """Returns the same step by `transformers` and PyTorch: take one and wait for it."""
+  import torch
+  from transformers import BertConfig, BertForPreTraining
+
+  sizes = BERT_SIZES[size]
+  config = BertConfig(
+    vocab_size=VOCAB,
+    hidden_size=sizes["hidden_size"],
+    num_hidden_layers=sizes["num_layers"],
+    num_attention_heads=sizes["num_heads"],
+    intermediate_size=sizes["intermediate_size"],
+    hidden_act="gelu_new",
+  )
+  model = BertForPreTraining(config).train()
+  adam = torch.optim.AdamW(model.parameters(), lr=1e-4, eps=1e-6, weight_decay=0.01)
+  batch = {name: torch.from_numpy(value.astype(np.int64)) for name, value in batch_of(rows, length).items()}
+  targets = max_targets(length, MaskingConfig().rate)
+  labels = torch.full((rows, length), -100)
+  labels[:, 1 : 1 + targets] = batch["tokens"][:, 1 : 1 + targets]
+
+  def step() -> None:
+    loss = model(
+      input_ids=batch["tokens"],
+      token_type_ids=batch["segment_ids"],
+      attention_mask=batch["sequence_ids"],
+      labels=labels,
+      next_sentence_label=batch["pair_label"],
+    ).loss
+    loss.backward()
+    torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+    adam.step()
+    adam.zero_grad()
+    float(loss.detach())
+
+  return step
+
+
+def batch_of(rows: int, length: int) -> dict[str, np.ndarray]:
+  """Full rows of random tokens."""
+  rng = np.random.default_rng(0)
+  shape = (rows, length)
+  return {
+    "tokens": rng.integers(SPECIAL, VOCAB, shape, dtype=np.int32),
+    "segment_ids": np.broadcast_to((np.arange(length) >= length // 2).astype(np.int32), shape).copy(),
+    "sequence_ids": np.ones(shape, np.int32),
+    "pair_label": rng.integers(0, 2, rows, dtype=np.int32),
+  }
+
+
+def matmul() -> tuple[Callable[[], None], float]:
+  """Returns (one large float32 matrix product, its FLOPs): the most that this machine gives."""
+  a, b = jnp.ones((1024, 768)), jnp.ones((768, 3072))
+  product = jax.jit(lambda a, b: a @ b)
+  return lambda: product(a, b).block_until_ready(), 2.0 * 1024 * 768 * 3072
+
+
+def timed(step: Callable[[], None], times: int) -> float:
+  """Returns seconds a step."""
+  began = time.perf_counter()
+  for _ in range(times):
+    step()
+  return (time.perf_counter() - began) / times
+
+
+def main() -> None:
+  parser = cli.parser(__doc__)
+  parser.add_argument("--family", choices=["bert"], default="bert")
+  parser.add_argument("--against", choices=["transformers", "nothing"], default="transformers")
+  parser.add_argument("--size", choices=[*BERT_SIZES], default="base")
+  parser.add_argument("--rows", type=int, default=8)
+  parser.add_argument("--length", type=int, default=128)
+  parser.add_argument("--rounds", type=int, default=4)
+  parser.add_argument("--json", action="store_true", help="print one JSON object")
+  flags = parser.parse_args()
+
+  step, flops = ours(flags.size, flags.rows, flags.length)
+  product, product_flops = matmul()
+  contenders = {"ours": (step, 1), "matmul": (product, 50)}
+  if flags.against == "transformers":
+    contenders["theirs"] = (transformers(flags.size, flags.rows, flags.length), 1)
+  for step, _ in contenders.values():
+    step()  # warm up
+  seconds = {name: [] for name in contenders}
+  for _ in range(flags.rounds):
+    for name, (step, times) in contenders.items():
+      seconds[name].append(timed(step, times))
+  median = {name: statistics.median(values) for name, values in seconds.items()}
+
+  tokens = flags.rows * flags.length
+  matmul_rate = product_flops / median["matmul"]
+  result = {
+    "shape": f"BERT-{flags.size}, {flags.rows}×{flags.length}",
+    "tokens_per_s": tokens / median["ours"],
+    "gflop_per_s": flops / median["ours"] / 1e9,
+    "matmul_gflop_per_s": matmul_rate / 1e9,
+    "share_of_matmul": flops / median["ours"] / matmul_rate,
+  }
+  if "theirs" in median:
+    result |= {"theirs_tokens_per_s": tokens / median["theirs"], "ratio": median["theirs"] / median["ours"]}
+    result["ratios"] = [round(b / a, 3) for a, b in zip(seconds["ours"], seconds["theirs"], strict=True)]
+  if flags.json:
+    print(json.dumps({name: round(value, 4) if isinstance(value, float) else value for name, value in result.items()}))
+  else:
+    for name, value in result.items():
+      print(f"{name:>22}  {value:,.3f}" if isinstance(value, float) else f"{name:>22}  {value}")
+
+
+if __name__ == "__main__":
+  cli.run(main)
