@@ -327,7 +327,7 @@ def _finish(plan: _Plan, tokenizer: Tokenizer, totals: list[dict[str, int]]) -> 
       "unknown_rate": round(int(frequencies[tokenizer.unk_id]) / summed["tokens"], 6),
     }
   dtype = corpus.token_dtype(tokenizer.vocab_size).name
-  index = corpus.CorpusIndex(tokenizer.fingerprint, tokenizer.vocab_size, splits, dtype, report=report)
+  index = corpus.CorpusIndex(tokenizer.fingerprint, tokenizer.vocab_size, splits, dtype, corpus.BLOCK, report)
   index.write(plan.folder)
 
 

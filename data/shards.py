@@ -59,6 +59,8 @@ def record_writer(path: pathlib.Path, options: str = "group_size:1") -> Iterator
       writer.close()  # only here does the library report what went wrong
     if (found := num_records(partial)) != count:
       raise OSError(f"{path}: {count} records were written, {found} read back")
+    with partial.open("rb") as file:
+      os.fsync(file.fileno())
     partial.replace(path)
   except RuntimeError as error:
     raise OSError(f"{path}: {str(error).split(';')[0]}") from None

@@ -84,7 +84,7 @@ def train(
     criterion: which pair is merged next.
     min_frequency: a pair that occurs less often is never merged.
     max_alphabet: how many characters are kept, most frequent first; a word with another one is [UNK] and teaches
-      nothing. None takes a twentieth of the vocabulary, at most 1000.
+      nothing. None takes a twentieth of the vocabulary, at least 100 and at most 1000.
     unused: slots `[unused0]`, … for pieces that somebody adds later.
 
   Raises:
@@ -93,7 +93,7 @@ def train(
   if criterion not in CRITERIA:
     raise ValueError(f"criterion={criterion!r} is neither likelihood nor frequency")
   if max_alphabet is None:
-    max_alphabet = min(vocab_size // 20, 1000)
+    max_alphabet = min(max(vocab_size // 20, 100), 1000)
   words = {word: n for word, n in words.items() if len(word) <= wordpiece.MAX_WORD_CHARS}
   characters = collections.Counter()
   for word, n in words.items():

@@ -25,7 +25,7 @@ def main() -> None:
     help="what is merged next: the pair that is most frequent, or that raises the likelihood most [%(default)s]",
   )
   parser.add_argument("--min_frequency", type=int, default=2, help="a rarer pair is never merged [%(default)s]")
-  parser.add_argument("--max_alphabet", type=int, help="characters kept [a twentieth of the vocabulary, at most 1000]")
+  parser.add_argument("--max_alphabet", type=int, help="characters kept [a twentieth of the vocabulary, 100 to 1000]")
   parser.add_argument("--unused", type=int, default=0, help="[unusedN] slots for pieces added later [%(default)s]")
   parser.add_argument(
     "--sample_bytes", type=float, default=1e9, help="text to count, spread over the corpus; 0 counts all [%(default)g]"
