@@ -247,7 +247,7 @@ def run(build: Callable[[ConfigDict, list[Stage]], Parts] = build) -> None:
 
   def main(argv: list[str]) -> None:
     del argv
-    logging.set_verbosity(logging.WARNING)
+    logging.set_verbosity(logging.FATAL)  # libraries' chatter; what concerns the run is raised or printed
     try:
       train(config.value, workdir.value, build)
     except (ValueError, OSError, FloatingPointError) as error:

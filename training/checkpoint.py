@@ -6,12 +6,12 @@ optimizer state, carry).
 
 import os
 import shutil
+import sys
 from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
-from absl import logging
 from orbax.checkpoint import checkpoint_managers
 
 from training.state import TrainState
@@ -43,10 +43,18 @@ class Checkpoints:
 
     Raises:
       FloatingPointError: the state holds a number that is not finite; nothing is written.
+      OSError: the disk has no room for it, or the checkpoint before could not be written.
     """
     step = int(state.step)
     if step in self._manager.all_steps():
       return
+    self.wait()
+    size = sum(x.nbytes for x in jax.tree.leaves(state))
+    # Asked beforehand: Orbax's threads do not end well on a full disk.
+    if jax.process_index() == 0 and shutil.disk_usage(self._folder).free < size:
+      raise OSError(
+        f"no room in {self._folder} for a checkpoint of {size / 1e6:,.0f} MB at step {step}; {self._kept()}"
+      )
     if not bool(all_finite(state)):
       raise FloatingPointError(f"the state at step {step} holds numbers that are not finite, so it was not saved")
     rest = {"step": state.step, "opt_state": state.opt_state, "carry": state.carry}
@@ -68,12 +76,11 @@ class Checkpoints:
       try:
         state = self._restore(step, abstract(step))
       except Exception as error:  # Orbax has no public class for a damaged file
-        damaged[step] = (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+        damaged[step] = first_line(error)
         continue
       for bad_step, reason in damaged.items():
-        logging.warning(
-          "checkpoint %d is damaged and was moved to %s (%s)", bad_step, self._set_aside(bad_step), reason
-        )
+        target = self._set_aside(bad_step)
+        print(f"checkpoint {bad_step} is damaged and was moved to {target} ({reason})", file=sys.stderr)
       return state
     if damaged:
       step, reason = max(damaged.items())
@@ -101,12 +108,28 @@ class Checkpoints:
     return target
 
   def wait(self) -> None:
-    """Returns when the last save is on disk."""
-    self._manager.wait_until_finished()
+    """Returns when the last save is on disk.
+
+    Raises:
+      OSError: it could not be written.
+    """
+    try:
+      self._manager.wait_until_finished()
+    except Exception as error:  # Orbax has no public class for this either
+      raise OSError(f"a checkpoint could not be written ({first_line(error)}); {self._kept()}") from None
+
+  def _kept(self) -> str:
+    steps = sorted(self._manager.all_steps())
+    return f"free some space and run the same command again: it continues from step {steps[-1] if steps else 0}"
 
   def close(self) -> None:
     """Waits for the last save and frees the manager's threads."""
     self._manager.close()
+
+
+def first_line(error: Exception) -> str:
+  """Returns what an error says, in a line."""
+  return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
 
 
 @jax.jit

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,7 +14,7 @@ import pytest
 
 import train
 from tests.training import toy
-from training import metrics, settings
+from training import checkpoint, metrics, settings
 
 VOLATILE = ("wall_s", "tokens_per_s")
 
@@ -191,10 +192,9 @@ def test_two_processes_train_as_one(whole, tmp_path):
 
 
 @pytest.mark.parametrize("damage", ["truncated", "emptied", "metadata"])
-def test_a_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path, damage, caplog):
+def test_a_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path, damage, capsys):
   run(tmp_path)
   files = sorted((tmp_path / "checkpoints" / "20").rglob("*"), key=lambda p: -p.stat().st_size if p.is_file() else 1)
-  largest = files[0]
   if damage == "truncated":
     for file in files:
       if file.is_file() and "ocdbt" not in file.name and "/d/" in str(file):
@@ -207,8 +207,12 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path, dama
     for file in files:
       if file.is_file() and "METADATA" in file.name:
         file.unlink()
+  capsys.readouterr()
   again = run(tmp_path)
-  assert again == series(whole), largest
+  assert again == series(whole)
+  said = capsys.readouterr().err.splitlines()
+  assert len(said) == 1
+  assert said[0].startswith("checkpoint 20 is damaged and was moved to")
   assert (tmp_path / "damaged" / "20").exists()
 
 
@@ -220,6 +224,15 @@ def test_checkpoints_that_cannot_be_read_at_all_are_an_error_and_stay(tmp_path):
   with pytest.raises(ValueError, match=r"no checkpoint in .* can be read"):
     run(tmp_path)
   assert (tmp_path / "checkpoints" / "5").exists()
+
+
+def test_a_full_disk_ends_in_one_line_and_leaves_the_last_checkpoint(tmp_path, monkeypatch):
+  run(tmp_path, steps=5)
+  monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(100, 90, 10))
+  with pytest.raises(OSError, match=r"no room in .* step 10; free some space .* continues from step 5"):
+    run(tmp_path)
+  monkeypatch.undo()
+  assert newest(tmp_path) == 5
 
 
 def test_best_and_newest_checkpoints_stay(tmp_path):
