@@ -2,7 +2,8 @@
 
 The behaviour is that of the original's tokenization.py (BasicTokenizer, then WordpieceTokenizer). The Rust library
 `tokenizers` does the work where its rules are the original's; text that holds one of the few characters where they are
-not goes through `split_words` first. docs/differences.md lists what is left: younger Unicode tables.
+not goes through `split_words` first. What is left is that the library's tables are of an older Unicode: see
+docs/differences.md.
 """
 
 import dataclasses
@@ -228,34 +229,30 @@ def load(path: pathlib.Path) -> WordPiece:
     FileNotFoundError: the folder holds neither file.
     ValueError: no usable vocabulary, or a setting whose behaviour is not the original's.
   """
-  folder, vocab = (path, path / "vocab.txt") if path.is_dir() else (path.parent, path)
-  fast = _read_json(folder / "tokenizer.json")
-  slow = _read_json(folder / "tokenizer_config.json")
-  if vocab.exists():
-    pieces = _read_vocab(vocab)
-  elif fast:
-    vocab = folder / "tokenizer.json"
-    pieces = _pieces_of(fast, vocab)
+  folder, file = (path, path / "vocab.txt") if path.is_dir() else (path.parent, path)
+  library, config = _read_json(folder / "tokenizer.json"), _read_json(folder / "tokenizer_config.json")
+  if file.exists():
+    pieces = _read_vocab(file)
+  elif library:
+    file = folder / "tokenizer.json"
+    pieces = _pieces_of(library, file)
   else:
     raise FileNotFoundError(f"{path}: neither vocab.txt nor tokenizer.json in this folder")
-  settings = {  # value, and the name it has in either file
-    "lowercase": (fast.get("normalizer") or {}).get("lowercase", slow.get("do_lower_case")),
-    "strip_accents": (fast.get("normalizer") or {}).get("strip_accents", slow.get("strip_accents")),
-    "ideographs": (fast.get("normalizer") or {}).get("handle_chinese_chars", slow.get("tokenize_chinese_chars", True)),
-  }
-  lowercase = settings["lowercase"]
+  if added := [t["content"] for t in library.get("added_tokens", []) if t["content"] not in pieces]:
+    raise ValueError(f"{folder}/tokenizer.json: pieces beside the vocabulary are not supported: {', '.join(added)}")
+  rules = library.get("normalizer") or {}
+  lowercase = rules.get("lowercase", config.get("do_lower_case"))
   if lowercase is None:
     lowercase = not any(re.search("[A-Z]", piece) for piece in pieces if not re.fullmatch(r"\[\w+\]", piece))
-  if settings["strip_accents"] not in (None, lowercase):
-    raise ValueError(
-      f"{folder}: strip_accents={settings['strip_accents']} with do_lower_case={lowercase} is not supported"
-    )
-  if not settings["ideographs"]:
+  strip_accents = rules.get("strip_accents", config.get("strip_accents"))
+  if strip_accents not in (None, lowercase):
+    raise ValueError(f"{folder}: strip_accents={strip_accents} with do_lower_case={lowercase} is not supported")
+  if not rules.get("handle_chinese_chars", config.get("tokenize_chinese_chars", True)):
     raise ValueError(f"{folder}: tokenize_chinese_chars=false is not supported")
   try:
     return WordPiece(pieces, lowercase)
   except ValueError as error:
-    raise ValueError(f"{vocab}: {error}") from None
+    raise ValueError(f"{file}: {error}") from None
 
 
 def _read_json(path: pathlib.Path) -> dict:
@@ -278,14 +275,12 @@ def _read_vocab(path: pathlib.Path) -> tuple[str, ...]:
   return tuple(line.strip() for line in lines)
 
 
-def _pieces_of(fast: dict, path: pathlib.Path) -> tuple[str, ...]:
-  model = fast.get("model", {})
-  if model.get("type") != "WordPiece":
-    raise ValueError(f"{path}: its model is {model.get('type')}, not WordPiece")
-  if (model.get("continuing_subword_prefix"), model.get("max_input_chars_per_word")) not in (
-    (PREFIX, 100),
-    (PREFIX, MAX_WORD_CHARS),
-  ):
-    raise ValueError(f"{path}: continuing_subword_prefix or max_input_chars_per_word are not the original's")
-  pieces = dict.fromkeys(range(max(model["vocab"].values()) + 1), "")
-  return tuple({**pieces, **{i: piece for piece, i in model["vocab"].items()}}[i] for i in pieces)
+def _pieces_of(library: dict, path: pathlib.Path) -> tuple[str, ...]:
+  """The vocabulary in `tokenizer.json`; an id that it leaves out is an empty slot."""
+  model = library.get("model", {})
+  if model.get("type") != "WordPiece" or model.get("continuing_subword_prefix", PREFIX) != PREFIX:
+    raise ValueError(f"{path}: no WordPiece vocabulary with {PREFIX} (its model is {model.get('type')})")
+  pieces = [""] * (max(model["vocab"].values()) + 1)
+  for piece, i in model["vocab"].items():
+    pieces[i] = piece
+  return tuple(pieces)

@@ -220,7 +220,14 @@ def test_casing_is_seen_in_a_vocabulary_that_comes_alone(tmp_path):
     ({"vocab.txt": "\n".join((*SPECIAL, "a", "b", "a"))}, "'a' twice, in lines 6 and 8"),
     ({"vocab.txt": b"[PAD]\n\xff\xfe"}, "not UTF-8"),
     ({"tokenizer.json": "{"}, "tokenizer.json: not JSON"),
-    ({"tokenizer.json": '{"model": {"type": "BPE"}}'}, "its model is BPE, not WordPiece"),
+    ({"tokenizer.json": '{"model": {"type": "BPE"}}'}, "no WordPiece vocabulary with ## .its model is BPE"),
+    (
+      {
+        "vocab.txt": "\n".join(SPECIAL),
+        "tokenizer.json": '{"added_tokens": [{"content": "[PAD]"}, {"content": "<x>"}]}',
+      },
+      "pieces beside the vocabulary are not supported: <x>",
+    ),
     (
       {"vocab.txt": "\n".join(SPECIAL), "tokenizer_config.json": '{"do_lower_case": true, "strip_accents": false}'},
       "strip_accents=False with do_lower_case=True is not supported",
