@@ -121,6 +121,7 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict, list[St
     FloatingPointError: the loss is not finite.
   """
   # ------------------------------------------------------------------ mesh and parts
+  settings.check(config)
   mesh = sharding.make_mesh(sharding.MeshConfig(**config.mesh))
   stages = make_stages(config.steps, config.length, config.batch_size, [stage.to_dict() for stage in config.stages])
   for stage in stages:

@@ -11,6 +11,7 @@ from objectives.objective import Objective, no_carry
 from objectives.vocabulary import Vocabulary
 
 PAIR = ("nsp", "none")
+PRNG = ("threefry2x32", "rbg", "unsafe_rbg")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -31,6 +32,8 @@ class PretrainingConfig:
   def __post_init__(self):
     if self.pair not in PAIR:
       raise ValueError(f"objective.pair={self.pair!r} is unknown; use one of {', '.join(PAIR)}")
+    if self.dropout_prng not in PRNG:
+      raise ValueError(f"objective.dropout_prng={self.dropout_prng!r} is unknown; use one of {', '.join(PRNG)}")
 
 
 def make(model: PretrainingModel, config: PretrainingConfig, vocabulary: Vocabulary) -> Objective:

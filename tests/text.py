@@ -6,7 +6,16 @@ import numpy as np
 
 SUBJECTS = ("the cat", "a dog", "the old king", "my sister", "the river", "a small town", "the engine", "paris")
 VERBS = ("sees", "follows", "crosses", "remembers", "builds", "sings to", "waits for", "forgets")
-OBJECTS = ("the bridge", "a letter", "the moon", "an unhappily lost coin", "the forest", "a song", "the harbour", "winter")
+OBJECTS = (
+  "the bridge",
+  "a letter",
+  "the moon",
+  "an unhappily lost coin",
+  "the forest",
+  "a song",
+  "the harbour",
+  "winter",
+)
 
 
 def sentence(rng: np.random.Generator) -> str:

@@ -71,8 +71,8 @@ def read(path: str) -> list[dict]:
 
 
 def _keep(path: str, step: int) -> list[dict]:
-  """Rewrites the file with the records up to `step`; returns them."""
-  kept = [record for record in read(path) if record["step"] <= step]
+  """Rewrites the file with the records up to `step`, none at 0, where the run begins; returns them."""
+  kept = [record for record in read(path) if record["step"] <= step and step]
   with open(path + ".new", "w", encoding="utf-8") as file:
     file.writelines(json.dumps(record) + "\n" for record in kept)
   os.replace(path + ".new", path)

@@ -16,6 +16,21 @@ FREE = (
 )  # fmt: skip
 
 
+AT_LEAST_ONE = (
+  "steps", "batch_size", "length", "accumulate", "log_every", "eval_every", "eval_batches", "checkpoint_every",
+  "keep_last",
+)  # fmt: skip
+
+
+def check(config: ConfigDict) -> None:
+  """Raises ValueError for a number that no run can have; the parts check their own fields."""
+  for name in AT_LEAST_ONE:
+    if config[name] < 1:
+      raise ValueError(f"config.{name}={config[name]} must be at least 1")
+  if not 0 <= config.seed < 2**32:
+    raise ValueError(f"config.seed={config.seed} must lie in 0 … 2^32 - 1")
+
+
 def optimizer_config(config: ConfigDict) -> OptimizerConfig:
   """Returns the optimizer of a run's `optimizer` section."""
   fields = dict(config)
