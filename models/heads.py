@@ -6,7 +6,7 @@ from jaxtyping import Array, Float, Int
 
 from models.attention import MASKED
 from models.config import EncoderConfig
-from models.primitives import ACTIVATIONS, dense, layer_norm
+from models.primitives import ACTIVATIONS, dense, layer_norm, product
 
 
 def gather_positions(
@@ -30,9 +30,7 @@ class MaskedLMHead(nn.Module):
     hidden = ACTIVATIONS[config.activation](dense(config, config.embedding_width, "dense")(hidden))
     hidden = layer_norm(config, "norm")(hidden)
     bias = self.param("bias", nn.initializers.zeros, (config.vocab_slots,))
-    logits = jnp.einsum(
-      "bpe,ve->bpv", hidden, word_table.astype(hidden.dtype), preferred_element_type=jnp.float32
-    ) + bias[None, None, :]  # fmt: skip
+    logits = product(hidden, word_table.astype(hidden.dtype).T, preferred_element_type="float32") + bias[None, None, :]
     if config.vocab_slots == config.vocab_size:
       return logits
     return jnp.where((jnp.arange(config.vocab_slots) < config.vocab_size)[None, None, :], logits, MASKED)

@@ -5,7 +5,7 @@ from collections.abc import Callable
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Float
+from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from models.config import EncoderConfig
 
@@ -25,13 +25,32 @@ def initializer(config: EncoderConfig) -> nn.initializers.Initializer:
   return nn.initializers.truncated_normal(config.initializer_range)
 
 
+def product(
+  x: Float[Array, "*rows width"],
+  matrix: Float[Array, "width features"],
+  dimension_numbers=None,
+  precision=None,
+  preferred_element_type: str | None = None,
+) -> Float[Array, "*rows features"]:
+  """x · matrix, with all rows in one axis; its signature is that of Dense's `dot_general`.
+
+  So the gradient of the matrix, too, is a product of two matrices. With several axes of rows, XLA on a CPU transposes
+  one of its factors by computing again what produced it, in strides: a sixth of the time of a whole gradient.
+  """
+  del dimension_numbers  # always the last axis of x and the first of matrix
+  rows = x.reshape(-1, x.shape[-1])
+  return jnp.dot(rows, matrix, precision=precision, preferred_element_type=preferred_element_type).reshape(
+    *x.shape[:-1], matrix.shape[-1]
+  )
+
+
 def dense(config: EncoderConfig, features: int, name: str | None = None) -> nn.Dense:
   """A dense layer with bias, in the compute dtype."""
-  return nn.Dense(features, dtype=config.dtype, kernel_init=initializer(config), name=name)
+  return nn.Dense(features, dtype=config.dtype, kernel_init=initializer(config), dot_general=product, name=name)
 
 
 def layer_norm(config: EncoderConfig, name: str | None = None) -> nn.LayerNorm:
-  """Layer norm with float32 statistics; eps is too small for the variance to be E[x²] - E[x]², which can round below 0."""
+  """Layer norm with float32 statistics; E[x²] - E[x]² could round below 0, which eps would not hide."""
   return nn.LayerNorm(config.layer_norm_eps, dtype=config.dtype, use_fast_variance=False, name=name)
 
 
@@ -44,10 +63,18 @@ class Dropout(nn.Module):
   def __call__(self, x: Float[Array, "..."], deterministic: bool) -> Float[Array, "..."]:
     if deterministic or self.rate == 0:
       return x
-    keep = keep_mask(self.make_rng("dropout"), self.rate, x.shape)
-    return jnp.where(keep, x / jnp.asarray(1 - self.rate, x.dtype), jnp.zeros((), x.dtype))
+    keep, scale = keep_mask(self.make_rng("dropout"), self.rate, x.shape)
+    return jnp.where(keep, x * jnp.asarray(scale, x.dtype), jnp.zeros((), x.dtype))
 
 
-def keep_mask(key: Array, rate: float, shape: tuple[int, ...]) -> Array:
-  """True with probability 1 - rate."""
-  return jax.random.bernoulli(key, 1 - rate, shape)
+def keep_mask(key: PRNGKeyArray, rate: float, shape: tuple[int, ...]) -> tuple[Bool[Array, "..."], float]:
+  """Returns a random mask and the scale that keeps the mean: one over the probability that the mask is true.
+
+  Two values share a 32-bit random word, which makes the mask three times as cheap as nn.Dropout's on a CPU. The rate
+  is rounded to a multiple of 1/65536, and the scale belongs to the rounded rate. Values depend on key and shape alone:
+  no sharding changes them.
+  """
+  kept = round((1 - rate) * 2**16)
+  words = jax.random.bits(key, (*shape[:-1], -(-shape[-1] // 2)), jnp.uint32)
+  halves = jax.lax.bitcast_convert_type(words, jnp.uint16).reshape(*words.shape[:-1], -1)
+  return halves[..., : shape[-1]] < kept, 2**16 / kept
