@@ -32,6 +32,7 @@ from objectives.objective import Batch, Objective
 from objectives.vocabulary import Vocabulary
 from training import loop, optimizer, settings, sharding, state
 from training.checkpoint import Checkpoints
+from training.memory import keep_freed_memory
 from training.programs import compile_stage
 from training.report import Reporter
 from training.stages import Stage, make_stages
@@ -248,6 +249,7 @@ def run(build: Callable[[ConfigDict, list[Stage]], Parts] = build) -> None:
 
   def main(argv: list[str]) -> None:
     del argv
+    keep_freed_memory()
     logging.set_verbosity(logging.FATAL)  # libraries' chatter; what concerns the run is raised or printed
     try:
       train(config.value, workdir.value, build)
