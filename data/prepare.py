@@ -23,7 +23,7 @@ import itertools
 import json
 import pathlib
 import shutil
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -278,7 +278,7 @@ def _tokenize_shard(job: _Job) -> dict[str, Any]:
   return totals
 
 
-def _batches(texts: Iterator[str]) -> Iterator[list[str]]:
+def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
   batch, size = [], 0
   for text in texts:
     batch.append(text)
@@ -292,7 +292,9 @@ def _batches(texts: Iterator[str]) -> Iterator[list[str]]:
 
 def _encode(documents: list[list[str]], tokenizer: Tokenizer) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
   """Returns int32 tokens, uint32 [sentences] their lengths, uint32 [documents] their sentences; empty ones left out."""
-  encoded = tokenizer.encode_batch(list(itertools.chain.from_iterable(documents)))
+  # In batches again: one document may be a library, and an encoded text takes a hundred times its tokens.
+  batches = _batches(itertools.chain.from_iterable(documents))
+  encoded = [tokens for batch in batches for tokens in tokenizer.encode_batch(batch)]
   lengths = np.array([len(tokens) for tokens in encoded], np.uint32)
   ends = np.cumsum([0, *map(len, documents)])
   filled = np.cumsum([0, *(lengths > 0)])  # sentences with a token before each sentence

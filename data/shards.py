@@ -19,14 +19,20 @@ _AHEAD = 4  # results a process may be ahead of the first that is missing
 
 
 def write_bytes(path: pathlib.Path, chunks: Iterable[bytes]) -> None:
-  """Writes a file under another name and renames it when it is whole and on disk; replaces what was there."""
+  """Writes a file under another name and renames it when it is whole and on disk; replaces what was there.
+
+  Raises:
+    OSError: the disk is full.
+  """
   partial = _partial(path)
   try:
     with partial.open("wb") as file:
       for chunk in chunks:
-        file.write(chunk)
-      file.flush()
-      os.fsync(file.fileno())
+        with _reported(path):
+          file.write(chunk)
+      with _reported(path):
+        file.flush()
+        os.fsync(file.fileno())
     partial.replace(path)
   finally:
     partial.unlink(missing_ok=True)
@@ -45,27 +51,39 @@ def record_writer(path: pathlib.Path, options: str = "group_size:1") -> Iterator
     OSError: the disk is full, or what was written does not read back.
   """
   partial, count = _partial(path), 0
-
-  def write(record: bytes) -> None:
-    nonlocal count
-    writer.write(record)
-    count += 1
-
   try:
-    writer = array_record_module.ArrayRecordWriter(str(partial), options)
+    with _reported(path):
+      writer = array_record_module.ArrayRecordWriter(str(partial), options)
+
+    def write(record: bytes) -> None:
+      nonlocal count
+      with _reported(path):
+        writer.write(record)
+      count += 1
+
     try:
       yield write
     finally:
-      writer.close()  # only here does the library report what went wrong
+      with _reported(path):
+        writer.close()  # only here does the library say what went wrong
     if (found := num_records(partial)) != count:
       raise OSError(f"{path}: {count} records were written, {found} read back")
     with partial.open("rb") as file:
       os.fsync(file.fileno())
     partial.replace(path)
-  except RuntimeError as error:
-    raise OSError(f"{path}: {str(error).split(';')[0]}") from None
   finally:
     partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _reported(path: pathlib.Path) -> Iterator[None]:
+  """What goes wrong while writing, as one line that names the file people know."""
+  try:
+    yield
+  except (OSError, RuntimeError) as error:
+    reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).split(";")[0]
+    fix = "; free some space and run the same command again, it continues" if "space" in reason else ""
+    raise OSError(f"{path}: {reason}{fix}") from None
 
 
 def num_records(path: pathlib.Path) -> int:
