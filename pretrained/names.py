@@ -1,0 +1,116 @@
+"""What a checkpoint's tensors are called elsewhere: one table a family, read in both directions.
+
+Elsewhere every layer has tensors of its own, and a dense layer's matrix is stored [out, in]; here layers are stacked
+on a leading axis under `encoder/layers/`, and the matrix is [in, out].
+"""
+
+import dataclasses
+from collections.abc import Iterable, Mapping, Sequence
+
+import flax.traverse_util
+import numpy as np
+
+from models.config import EncoderConfig
+
+
+@dataclasses.dataclass(frozen=True)
+class Entry:
+  """One parameter of ours and its name elsewhere.
+
+  Attributes:
+    ours: path in the parameter tree, joined with "/"; its first part is the module it belongs to.
+    theirs: name; "{layer}" stands for the layer's number, and the parameter is then stacked.
+    transpose: theirs is [out, in].
+  """
+
+  ours: str
+  theirs: str
+  transpose: bool = False
+
+  @property
+  def module(self) -> str:
+    return self.ours.split("/")[0]
+
+  def names(self, num_layers: int) -> list[str]:
+    """Their names, one a layer."""
+    return [self.theirs.format(layer=i) for i in range(num_layers)] if "{layer}" in self.theirs else [self.theirs]
+
+
+def table(ours: str, theirs: str) -> list[Entry]:
+  return [Entry(f"{ours}/embedding", f"{theirs}.weight")]
+
+
+def dense(ours: str, theirs: str) -> list[Entry]:
+  return [Entry(f"{ours}/kernel", f"{theirs}.weight", transpose=True), Entry(f"{ours}/bias", f"{theirs}.bias")]
+
+
+def norm(ours: str, theirs: str) -> list[Entry]:
+  return [Entry(f"{ours}/scale", f"{theirs}.weight"), Entry(f"{ours}/bias", f"{theirs}.bias")]
+
+
+def from_theirs(
+  entries: Sequence[Entry],
+  tensors: Mapping[str, np.ndarray],
+  shapes: Mapping[str, tuple[int, ...]],
+  config: EncoderConfig,
+) -> tuple[dict, tuple[str, ...]]:
+  """Returns (parameters, modules that are absent from `tensors` and so from the parameters).
+
+  Args:
+    entries: the family's table.
+    tensors: theirs, by name, already in the table's spelling.
+    shapes: the shape of every parameter of ours, by path.
+    config: says how many layers there are.
+
+  Raises:
+    ValueError: the encoder, or part of another module, is missing; a tensor is unknown; a shape differs.
+  """
+  wanted = {entry: entry.names(config.num_layers) for entry in entries}
+  if unknown := sorted(tensors.keys() - {name for names in wanted.values() for name in names}):
+    raise ValueError(f"unknown tensors: {_some(unknown)}")
+  missing = {entry.module: [] for entry in entries}
+  for entry, names in wanted.items():
+    missing[entry.module] += [name for name in names if name not in tensors]
+  absent = tuple(
+    module
+    for module in missing
+    if module != "encoder" and not any(n in tensors for e, names in wanted.items() if e.module == module for n in names)
+  )
+  if lost := [name for module, names in missing.items() if module not in absent for name in names]:
+    raise ValueError(f"missing tensors: {_some(lost)}")
+
+  params = {}
+  for entry, names in wanted.items():
+    if entry.module in absent:
+      continue
+    stacked = "{layer}" in entry.theirs
+    shape = shapes[entry.ours][1:] if stacked else shapes[entry.ours]
+    arrays = [tensors[name].T if entry.transpose else tensors[name] for name in names]
+    for name, array in zip(names, arrays, strict=True):
+      if array.shape != shape:
+        theirs = shape[::-1] if entry.transpose else shape
+        raise ValueError(f"tensor {name} has shape {tensors[name].shape}; config.json says {theirs}")
+    array = np.stack(arrays) if stacked else arrays[0]
+    params[entry.ours] = np.ascontiguousarray(array, dtype=np.float32)
+  return flax.traverse_util.unflatten_dict(params, sep="/"), absent
+
+
+def to_theirs(entries: Sequence[Entry], params: Mapping, config: EncoderConfig) -> dict[str, np.ndarray]:
+  """Returns their tensors by name: `from_theirs` backwards, without the slots that vocab_multiple adds."""
+  flat = flax.traverse_util.flatten_dict(params, sep="/")
+  tensors = {}
+  for entry in entries:
+    if entry.ours not in flat:
+      continue
+    array = np.asarray(flat[entry.ours])
+    if entry.ours in ("encoder/embeddings/word/embedding", "mlm_head/bias"):
+      array = array[: config.vocab_size]
+    arrays = array if "{layer}" in entry.theirs else [array]
+    for name, one in zip(entry.names(config.num_layers), arrays, strict=True):
+      tensors[name] = np.ascontiguousarray(one.T if entry.transpose else one)
+  return tensors
+
+
+def _some(names: Iterable[str]) -> str:
+  names = list(names)
+  return ", ".join(names[:5]) + (f" and {len(names) - 5} more" if len(names) > 5 else "")
