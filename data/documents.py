@@ -44,6 +44,9 @@ class Format:
       raise ValueError(f"documents={self.documents!r} is none of blank_line, file, line, json:FIELD")
     if self.encoding_errors not in ("strict", "replace"):
       raise ValueError(f"encoding_errors={self.encoding_errors!r} is neither strict nor replace")
+    for name in ("max_line_bytes", "max_document_bytes"):
+      if getattr(self, name) < 1:
+        raise ValueError(f"{name}={getattr(self, name)} must be at least 1")
 
   @property
   def field(self) -> str:

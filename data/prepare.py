@@ -83,9 +83,10 @@ def prepare(
   plan = _Plan(folder, dict(splits), sentence_rule, language, shard_bytes)
   folder.mkdir(parents=True, exist_ok=True)
   with _locked(folder):
-    _settle(plan, tokenizer)
+    _claim(plan, tokenizer)
     if not (folder / corpus.INDEX_FILE).exists():
       plan.unfinished.mkdir(exist_ok=True)
+      tokenizer.save(folder / corpus.TOKENIZER_FOLDER)
       shards.run(_hash_shard, plan.jobs(), processes, "hash")
       shards.run(_find_duplicates, [(plan, i) for i in range(plan.num_ranges)], processes, "compare")
       counted = shards.run(_tokenize_shard, plan.jobs(), processes, "tokenize")
@@ -179,7 +180,7 @@ def _locked(folder: pathlib.Path) -> Iterator[None]:
     yield
 
 
-def _settle(plan: _Plan, tokenizer: Tokenizer) -> None:
+def _claim(plan: _Plan, tokenizer: Tokenizer) -> None:
   """Notes what the folder is prepared from, or checks that it is this."""
   inputs, path = plan.inputs(tokenizer), plan.folder / PLAN_FILE
   if path.exists():
@@ -190,8 +191,8 @@ def _settle(plan: _Plan, tokenizer: Tokenizer) -> None:
       )
   elif (plan.folder / corpus.INDEX_FILE).exists():
     raise ValueError(f"{plan.folder} holds a corpus but no {PLAN_FILE}; delete it or choose another --output")
-  tokenizer.save(plan.folder / corpus.TOKENIZER_FOLDER)
-  shards.write_json(path, inputs)
+  else:
+    shards.write_json(path, inputs)
 
 
 def _hash_shard(job: _Job) -> None:

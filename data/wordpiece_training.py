@@ -88,10 +88,12 @@ def train(
     unused: slots `[unused0]`, … for pieces that somebody adds later.
 
   Raises:
-    ValueError: no word, or a vocabulary too small for its alphabet.
+    ValueError: no word, a vocabulary too small for its alphabet, or an argument out of range.
   """
   if criterion not in CRITERIA:
     raise ValueError(f"criterion={criterion!r} is neither likelihood nor frequency")
+  if min_frequency < 1:
+    raise ValueError(f"min_frequency={min_frequency} must be at least 1")
   if max_alphabet is None:
     max_alphabet = min(max(vocab_size // 20, 100), 1000)
   words = {word: n for word, n in words.items() if len(word) <= wordpiece.MAX_WORD_CHARS}

@@ -127,6 +127,7 @@ def test_the_alphabet_keeps_frequent_characters():
   [
     ({}, 100, {}, "no words"),
     ({"abc": 3}, 10, {"max_alphabet": 9}, "vocab_size=10 is too small: special pieces and 3 characters take 11"),
+    ({"abc": 3}, 100, {"min_frequency": 0}, "min_frequency=0 must be at least 1"),
     ({"abc": 3}, 100, {"criterion": "best"}, "neither likelihood nor frequency"),
   ],
 )
