@@ -19,7 +19,6 @@ from absl import app, flags, logging
 from jax.sharding import Mesh
 from ml_collections import ConfigDict, config_flags
 
-import pretrained
 from data import pipeline
 from data.corpus import TOKENIZER_FOLDER, Corpus
 from data.tokenizers import load_tokenizer
@@ -28,8 +27,9 @@ from models.flops import pretraining_flops
 from models.pretraining import PretrainingModel
 from objectives import pretraining
 from objectives.masking import MaskingConfig, max_targets
-from objectives.objective import Batch, Objective
+from objectives.objective import Batch, Objective, Params
 from objectives.vocabulary import Vocabulary
+from pretrained.load import fill, load
 from training import loop, optimizer, settings, sharding, state
 from training.checkpoint import Checkpoints
 from training.memory import keep_freed_memory
@@ -48,6 +48,7 @@ class Parts:
     train_batches: (stage, first step) → this process's rows of the batches of the stage's remaining steps.
     eval_batches: stage → this process's rows of the held-out batches, the same ones every time.
     flops: stage → matrix-product FLOPs of one training step by the model's own count.
+    initial: fresh parameters → those to start from (a checkpoint's, where the config names one).
     facts: what the data decided, by config field: a resumed run must find the same.
     save_assets: writes to a workdir what its weights need to be used (the tokenizer).
   """
@@ -56,6 +57,7 @@ class Parts:
   train_batches: Callable[[Stage, int], Iterator[Batch]]
   eval_batches: Callable[[Stage], Iterator[Batch]]
   flops: Callable[[Stage], float]
+  initial: Callable[[Params], Params]
   facts: dict
   save_assets: Callable[[str], None]
 
@@ -97,6 +99,17 @@ def build(config: ConfigDict, stages: list[Stage]) -> Parts:
     rows = sharding.local_rows(stage.batch_size)
     return pipeline.evaluation_batches(source, stage.batch_size, config.eval_batches, rows)
 
+  def initial(params: Params) -> Params:
+    if not config.init_from:
+      return params
+    checkpoint = load(config.init_from)
+    if checkpoint.tokenizer.fingerprint != tokenizer.fingerprint:
+      raise ValueError(
+        f"config.init_from={config.init_from} has another vocabulary than {config.data.corpus}; "
+        "prepare the corpus with the checkpoint's tokenizer (--tokenizer accepts its folder)"
+      )
+    return fill(params, checkpoint)
+
   return Parts(
     objective=pretraining.make(PretrainingModel(model), objective, vocabulary),
     train_batches=train_batches,
@@ -104,6 +117,7 @@ def build(config: ConfigDict, stages: list[Stage]) -> Parts:
     flops=lambda stage: (
       3 * pretraining_flops(model, stage.batch_size, stage.length, max_targets(stage.length, masking.rate))
     ),
+    initial=initial,
     facts={"model.vocab_size": model.vocab_size, "data.tokenizer": tokenizer.fingerprint},
     save_assets=lambda workdir: tokenizer.save(os.path.join(workdir, TOKENIZER_FOLDER)),
   )
@@ -146,8 +160,7 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict, list[St
   now = checkpoints.restore(lambda at: state.abstract(parts.objective, tx, rows_at(at), mesh))
   if now is None:
     now = state.create(parts.objective, tx, stages[0].batch_size, config.seed, mesh)
-    if config.init_from:
-      now = now.replace(params=pretrained.fill(now.params, config.init_from))
+    now = now.replace(params=parts.initial(now.params))
   first = int(now.step)
 
   # ------------------------------------------------------------------ loop

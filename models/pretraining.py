@@ -1,9 +1,11 @@
 """BERT for pretraining: encoder, pooler, masked-word head and pair head (BERT section 3.1)."""
 
 import dataclasses
+from typing import NamedTuple
 
 import flax.linen as nn
-import flax.struct
+import flax.traverse_util
+import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
@@ -13,8 +15,7 @@ from models.heads import MaskedLMHead, gather_positions
 from models.primitives import dense
 
 
-@flax.struct.dataclass
-class PretrainingOutput:
+class PretrainingOutput(NamedTuple):
   """Logits, float32 whatever the compute dtype."""
 
   mlm_logits: Float[Array, "batch targets vocab"]
@@ -67,3 +68,10 @@ class PretrainingModel(nn.Module):
   def pool(self, hidden: Float[Array, "batch length width"]) -> Float[Array, "batch width"]:
     """tanh(dense(h)) of the vector at each row's first position, [CLS]."""
     return jnp.tanh(self.pooler(hidden[:, 0]))
+
+
+def parameter_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
+  """The shape of every parameter of the pretraining model, by path."""
+  row = jax.ShapeDtypeStruct((1, 1), jnp.int32)
+  variables = jax.eval_shape(PretrainingModel(config).init, jax.random.key(0), row, row, row, row)
+  return {path: x.shape for path, x in flax.traverse_util.flatten_dict(variables["params"], sep="/").items()}

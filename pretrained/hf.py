@@ -3,14 +3,11 @@
 import json
 import pathlib
 
-import flax.traverse_util
-import jax
-import jax.numpy as jnp
 import numpy as np
 import safetensors
 
 from models.config import EncoderConfig
-from models.pretraining import PretrainingModel
+from models.pretraining import parameter_shapes
 from pretrained import bert, names
 
 
@@ -46,13 +43,6 @@ def read_folder(path: pathlib.Path) -> tuple[EncoderConfig, dict, tuple[str, ...
   except ValueError as error:
     raise ValueError(f"{weights_file}: {error}") from None
   return config, params, absent
-
-
-def parameter_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:
-  """The shape of every parameter of the pretraining model, by path."""
-  row = jax.ShapeDtypeStruct((1, 1), jnp.int32)
-  variables = jax.eval_shape(PretrainingModel(config).init, jax.random.key(0), row, row, row, row)
-  return {path: x.shape for path, x in flax.traverse_util.flatten_dict(variables["params"], sep="/").items()}
 
 
 def _read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:

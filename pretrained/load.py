@@ -1,12 +1,19 @@
 """Opens a trained model wherever it comes from: what `init_from` and every tool's `--checkpoint` accept."""
 
 import dataclasses
+import json
 import os
 import pathlib
 
+import flax.traverse_util
+import jax
+import numpy as np
+
 from data.tokenizers import Tokenizer, load_tokenizer
 from models.config import EncoderConfig
+from models.pretraining import parameter_shapes
 from pretrained import hf
+from training.checkpoint import restore_params
 
 
 @dataclasses.dataclass(frozen=True)
@@ -27,7 +34,7 @@ class Pretrained:
 
 
 def load(path: str | os.PathLike) -> Pretrained:
-  """Reads a folder in Hugging Face layout.
+  """Reads a workdir of ours (its newest checkpoint), or a folder in Hugging Face layout.
 
   Raises:
     FileNotFoundError: no such folder, or no model in it.
@@ -36,13 +43,53 @@ def load(path: str | os.PathLike) -> Pretrained:
   path = pathlib.Path(path)
   if not path.exists():
     raise FileNotFoundError(f"{path}: no such checkpoint")
-  if not hf.is_folder(path):
-    raise FileNotFoundError(f"{path}: no model here; a model folder holds config.json and model.safetensors")
-  config, params, missing = hf.read_folder(path)
-  tokenizer = load_tokenizer(path)
+  if hf.is_folder(path):
+    config, params, missing = hf.read_folder(path)
+    tokenizer = load_tokenizer(path)
+  elif (path / "checkpoints").exists():
+    config, params, missing = _read_workdir(path)
+    tokenizer = load_tokenizer(path / "tokenizer")
+  else:
+    raise FileNotFoundError(
+      f"{path}: no model here; a workdir holds checkpoints/, a model folder config.json and model.safetensors"
+    )
   if tokenizer.vocab_size > config.vocab_size:
     raise ValueError(
       f"{path}: the tokenizer has {tokenizer.vocab_size} pieces and the model only {config.vocab_size}; "
       "they do not belong together"
     )
   return Pretrained(config, params, tokenizer, missing)
+
+
+def _read_workdir(path: pathlib.Path) -> tuple[EncoderConfig, dict, tuple[str, ...]]:
+  """Returns what `hf.read_folder` does, of the newest checkpoint of a run."""
+  file = path / "config.json"
+  try:
+    config = EncoderConfig(**json.loads(file.read_text(encoding="utf-8"))["model"])
+  except FileNotFoundError:
+    raise FileNotFoundError(f"{file} is missing: {path} is no whole workdir") from None
+  except (ValueError, KeyError, TypeError) as error:
+    raise ValueError(f"{file} does not describe a model ({error})") from None
+  here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
+  shapes = {
+    name: jax.ShapeDtypeStruct(shape, np.float32, sharding=here) for name, shape in parameter_shapes(config).items()
+  }
+  params = restore_params(str(path), flax.traverse_util.unflatten_dict(shapes, sep="/"))
+  return config, jax.device_get(params), ()
+
+
+def fill(params: dict, pretrained: Pretrained) -> dict:
+  """Returns `params` with every module that `pretrained` holds put in its place, on the same devices.
+
+  Raises:
+    ValueError: an array of another shape than the run's model has.
+  """
+  ours, theirs = (flax.traverse_util.flatten_dict(tree, sep="/") for tree in (params, pretrained.params))
+  for name, value in theirs.items():
+    if ours[name].shape != value.shape:
+      raise ValueError(
+        f"config.init_from: {name} has shape {value.shape} there and {ours[name].shape} in this run; "
+        f"set config.model to the checkpoint's: {pretrained.config}"
+      )
+    ours[name] = jax.device_put(value, ours[name].sharding)
+  return flax.traverse_util.unflatten_dict(ours, sep="/")

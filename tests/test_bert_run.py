@@ -119,3 +119,15 @@ def test_starting_over_drops_the_old_log(straight, prepared_corpus, tmp_path):
   runs.run(tmp_path, runs.config(prepared_corpus))
   shutil.rmtree(tmp_path / "checkpoints")
   assert runs.run(tmp_path, runs.config(prepared_corpus)) == runs.series(straight)
+
+
+def test_a_run_starts_from_another_runs_weights(straight, prepared_corpus, tmp_path):
+  before = runs.series(straight)[-1]
+  after = runs.run(tmp_path, runs.config(prepared_corpus, init_from=str(straight)))[0]
+  assert after["step"] == 0
+  assert [after[name] for name in NUMBERS] == pytest.approx([before[name] for name in NUMBERS], rel=1e-5)
+
+
+def test_weights_that_do_not_fit_are_refused_by_name(straight, prepared_corpus, tmp_path):
+  with pytest.raises(ValueError, match=r"config\.init_from: .* has shape .* there and .* in this run"):
+    runs.run(tmp_path, runs.config(prepared_corpus, init_from=str(straight), model__intermediate_size=128))

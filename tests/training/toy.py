@@ -52,6 +52,7 @@ def build(config: ConfigDict, stages: list[Stage]) -> train.Parts:
     train_batches=lambda stage, first: (rows(stage, at) for at in range(first - stage.start, stage.stop - stage.start)),
     eval_batches=lambda stage: (rows(stage, 10**6 + at) for at in range(config.eval_batches)),
     flops=lambda stage: 6.0 * stage.batch_size * WIDTH**2,
+    initial=lambda params: params,
     facts={},
     save_assets=lambda workdir: None,
   )
