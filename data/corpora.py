@@ -110,8 +110,7 @@ def text_files(
   Raises:
     FileNotFoundError, ValueError: what `data.documents` refuses, or a split without documents.
   """
-  if not 0 <= heldout < 1:
-    raise ValueError(f"heldout={heldout} is no fraction of the documents; it lies in [0, 1)")
+  _check_fraction(heldout)
   if heldout and heldout_files:
     raise ValueError("give either a fraction to hold out or files to hold out")
   config = TextFilesConfig.of(documents.find_files(files), fmt, heldout, heldout_files)
@@ -137,8 +136,9 @@ def tfds_corpus(
     data_dir: where TFDS keeps its data sets (None: where it always does).
 
   Raises:
-    ValueError: an unknown data set, split or field, or TFRecord files without TensorFlow to read them.
+    ValueError: an unknown data set, split or field, a fraction that is none, or TFRecord files without TensorFlow.
   """
+  _check_fraction(heldout)
   try:
     builder = tfds.builder(name, data_dir=data_dir)
   except (tfds.core.DatasetNotFoundError, ValueError) as error:
@@ -157,15 +157,24 @@ def tfds_corpus(
   if field not in texts:
     raise ValueError(f"{name} has no text feature {field!r}; its text features: {', '.join(texts) or 'none'}")
   train = _documents(builder, train_split, field)
+  if heldout_split and heldout:
+    raise ValueError("give either a fraction to hold out or a split")
   if heldout_split:
     return {TRAIN: train, HELDOUT: _documents(builder, heldout_split, field)}
   return _hold_out_last(train, heldout)
+
+
+def _check_fraction(heldout: float) -> None:
+  if not 0 <= heldout < 1:
+    raise ValueError(f"heldout={heldout} is no fraction of the documents; it lies in [0, 1)")
 
 
 def _hold_out_last(train: Documents, fraction: float) -> dict[str, Documents]:
   if not fraction:
     return {TRAIN: train}
   cut = train.stop - max(1, round(len(train) * fraction))
+  if cut == train.start:
+    raise ValueError(f"{train.split} is too small to hold out {fraction}")
   return {TRAIN: dataclasses.replace(train, stop=cut), HELDOUT: dataclasses.replace(train, start=cut)}
 
 

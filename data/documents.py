@@ -146,6 +146,8 @@ def read(part: Part, fmt: Format) -> Iterator[tuple[str, str]]:
   Raises:
     ValueError: what `Format` refuses; the message names file and line.
   """
+  if part.path.removesuffix(".gz").endswith(".jsonl") and not fmt.field:
+    raise ValueError(f"{part.path} holds JSON lines; say which field is the text with --documents=json:FIELD")
   start, size, lines = part.start, 0, []
   try:
     for offset, line in _lines(part, fmt):

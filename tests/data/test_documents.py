@@ -43,6 +43,12 @@ def test_json_lines(tmp_path):
   assert texts(path, documents="json:text") == ["One.\n\nStill one.", "Zwei \u00fc"]
 
 
+def test_json_lines_are_not_taken_for_text(tmp_path):
+  for name in ("a.jsonl", "a.jsonl.gz"):
+    with pytest.raises(ValueError, match=f"{name} holds JSON lines; .*--documents=json:FIELD"):
+      texts(write(tmp_path / name, gzip.compress(b"{}") if name.endswith("gz") else b"{}"))
+
+
 def test_gzip_reads_like_plain(tmp_path):
   for name, rule in (("a.txt.gz", "blank_line"), ("a.jsonl.gz", "json:t")):
     plain = TEXT if rule == "blank_line" else '{"t": "One."}\n{"t": "Two."}\n'

@@ -94,6 +94,8 @@ def test_documents_of_one_sentence_are_told(command, tmp_path, vocabulary):
     (b"{}\n", ["--documents=json:text"], "a.txt, line 1: no text in field 'text'"),
     (b"fine\n", ["--documents=paragraph"], "documents='paragraph' is none of blank_line, file, line, json:FIELD"),
     (b"fine\n", ["--heldout=1.5"], "heldout=1.5 is no fraction"),
+    (b"fine\n", ["--text_field=body"], "--text_field does not go with --input"),
+    (b"fine\n", ["--max_line_bytes=0"], "max_line_bytes=0 must be at least 1"),
     (b"fine\n", ["--tokenizer=nowhere"], "nowhere: no such tokenizer"),
     (b"fine\n", ["--tokenizer=FOLDER/bad"], "the vocabulary has no [MASK] piece"),
     (b"fine\n", ["--output=gs://bucket/corpus"], "prepare on a local disk"),
@@ -112,6 +114,12 @@ def test_bad_input_is_one_line(command, tmp_path, vocabulary, content, args, mes
   assert err.count("\n") == 1
   assert message in err
   assert not (tmp_path / "corpus" / "corpus.json").exists()
+
+
+def test_a_flag_of_another_source_is_not_ignored(command, tmp_path):
+  for flag in ("--documents=line", "--heldout=0.1", "--train_split=test", "--heldout_input=a.txt"):
+    status, _, err = command("train_tokenizer", "--corpus=wikipedia_sample", f"--output={tmp_path}", flag)
+    assert (status, err) == (1, f"error: {flag.split('=')[0]} does not go with --corpus\n")
 
 
 @pytest.mark.parametrize("name", ["train_tokenizer", "prepare_corpus"])

@@ -163,6 +163,9 @@ def test_a_data_set_by_name(data_dir):
     ({"field": "label"}, "no text feature 'label'"),
     ({"train_split": "trian"}, "tiny_text/2.0.0 has no split 'trian'"),
     ({"heldout_split": "test"}, "has no split 'test'"),
+    ({"heldout_split": "validation", "heldout": 0.1}, "either a fraction to hold out or a split"),
+    ({"heldout": 1.0}, "heldout=1.0 is no fraction"),
+    ({"train_split": "train[:1]", "heldout": 0.5}, r"train\[:1\] is too small to hold out 0.5"),
     ({"train_split": "train[:0]"}, r"split 'train\[:0\]' is empty"),
   ],
 )
