@@ -13,7 +13,9 @@ from objectives.vocabulary import Vocabulary
 def cross_entropy(logits: Float[Array, "*shape classes"], labels: Int[Array, "*shape"]) -> Float[Array, "*shape"]:
   """Returns -log softmax(logits)[labels] in float32 nats."""
   logits = logits.astype(jnp.float32)
-  picked = jnp.take_along_axis(logits, labels[..., None], axis=-1)[..., 0]
+  # A comparison, not a look-up: the gradient of a look-up is a scatter into an array of the logits' size.
+  classes = jax.lax.broadcasted_iota(labels.dtype, logits.shape, logits.ndim - 1)
+  picked = jnp.where(classes == labels[..., None], logits, 0).sum(-1)
   return jax.nn.logsumexp(logits, axis=-1) - picked
 
 
