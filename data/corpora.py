@@ -43,12 +43,14 @@ class Documents:
   """A random-access sequence of documents: examples `start` to `stop` of one split of a TFDS data set.
 
   Attributes:
-    folder: where TFDS keeps the prepared data set.
+    name: the data set's name, configuration and version.
+    folder: where TFDS keeps it.
     split: a split in TFDS's notation, for example `train` or `train[:10%]`.
     field: the feature that holds the text.
     example_bytes: mean size of an example.
   """
 
+  name: str
   folder: str
   split: str
   field: str
@@ -60,8 +62,7 @@ class Documents:
     return self.stop - self.start
 
   def __str__(self) -> str:
-    name = "/".join(pathlib.PurePath(self.folder).parts[-3:])
-    return f"{self.field} of {name} {self.split} {self.start}:{self.stop}, {self.example_bytes:.3f} bytes each"
+    return f"{self.field} of {self.name} {self.split} {self.start}:{self.stop}, {self.example_bytes:.3f} bytes each"
 
   def read(self, start: int, stop: int) -> Iterator[str]:
     """Yields the texts of documents `start` to `stop` of this sequence."""
@@ -192,7 +193,7 @@ def _documents(builder: tfds.core.DatasetBuilder, split: str, field: str) -> Doc
   if not count:
     raise ValueError(f"{builder.info.full_name}: split {split!r} is empty")
   mean = whole.num_bytes / whole.num_examples if whole.num_bytes else 2048.0
-  return Documents(str(builder.data_dir), split, field, 0, count, mean)
+  return Documents(builder.info.full_name, str(builder.data_dir), split, field, 0, count, mean)
 
 
 def _first_line(error: Exception) -> str:
