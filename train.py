@@ -214,6 +214,7 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict, list[St
             return
         reporter.flush()
     checkpoints.wait()
+    reporter.outcome()
     reporter.say(f"done: {config.steps} steps in {workdir}" + (", nothing left to do" if first >= config.steps else ""))
   finally:
     reporter.close()

@@ -8,7 +8,7 @@ from objectives.objective import Batch, Sums
 
 
 def sums(name: str, logits: Float[Array, "batch 2"], batch: Batch) -> tuple[Sums, Sums]:
-  """Returns the term `name` in nats a pair, its accuracy, and the share of label 1 (what a constant answer would get).
+  """Returns the term `name` in nats a pair, its accuracy, and "NAME_positive", the share of label 1.
 
   Args:
     name: "nsp" (0 = the next segment, 1 = a random one).

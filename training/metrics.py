@@ -28,13 +28,13 @@ class MetricsLog:
   """
 
   def __init__(self, folder: str, step: int, write: bool = True):
-    self._path = os.path.join(folder, "metrics.jsonl")
+    self.path = os.path.join(folder, "metrics.jsonl")
     self._file = self._board = None
     self._began = time.monotonic()
     if write:
-      kept = _keep(self._path, step)
+      kept = _keep(self.path, step)
       self._began -= max((record.get("wall_s", 0) for record in kept), default=0)
-      self._file = open(self._path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
+      self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
       self._board = SummaryWriter(
         os.path.join(folder, "tensorboard"), purge_step=step + 1 if step else None, filename_suffix=f".{step}"
       )

@@ -9,8 +9,14 @@ import optax
 from tqdm import tqdm
 
 from training.hardware import peak_flops
-from training.metrics import MetricsLog
+from training.metrics import MetricsLog, read
 
+# Metric → what needs no model: its value, from the same record, and its name for the reader.
+BASELINES = {
+  "mlm_loss": (lambda record: record["unigram_loss"], "word frequencies"),
+  "mlm_accuracy": (lambda record: record["most_frequent_accuracy"], "the most frequent token"),
+  "nsp_accuracy": (lambda record: max(record["nsp_positive"], 1 - record["nsp_positive"]), "the more frequent answer"),
+}
 SHOWN = ("loss", "mlm_accuracy", "nsp_accuracy", "tokens_per_s", "mfu")  # of a training record, on the bar
 
 
@@ -95,7 +101,27 @@ class Reporter:
     else:
       self.say(f"step {at:>{len(str(self._steps))}}/{self._steps}  {split:<5}  {shown}")
 
+  def outcome(self) -> None:
+    """Shows what the run has learned: its first and its last evaluation."""
+    if self._is_first:
+      self.say(outcome(read(self._log.path)))
+
   def close(self) -> None:
     """Removes the bar and closes the log."""
     self._bar.close()
     self._log.close()
+
+
+def outcome(records: list[dict]) -> str:
+  """Returns a table of the first and the last evaluation in a log, beside what needs no model on the same targets."""
+  evaluations = [record for record in records if record["split"] == "eval"]
+  if len(evaluations) < 2:
+    return ""
+  first, last = evaluations[0], evaluations[-1]
+  lines = [f"{'held-out':<16}{'step ' + str(first['step']):>12}{'step ' + str(last['step']):>12}   baseline"]
+  for name, value in last.items():
+    if name.endswith(("loss", "accuracy", "bits_per_byte")) and not name.startswith(("unigram", "most_frequent")):
+      baseline, said = BASELINES.get(name, (None, ""))
+      beside = f"   {baseline(last):.4f} ({said})" if baseline else ""
+      lines.append(f"{name:<16}{first[name]:>12.4f}{value:>12.4f}{beside}")
+  return "\n".join(lines)
