@@ -36,8 +36,8 @@ $(VENV)/bench: $(VENV)/dev benchmarks/requirements.txt benchmarks/requirements-w
 
 quickstart: $(VENV)/quickstart  ## Pretrain a small BERT on 96 Wikipedia articles and let it fill blanks (minutes)
 	@test -f $(QUICKSTART)-corpus/corpus.json || { \
-	  $(RUN) -m tools.train_tokenizer --corpus=wikipedia_sample --vocab_size=2000 --output=$(QUICKSTART)-tokenizer && \
-	  $(RUN) -m tools.prepare_corpus --corpus=wikipedia_sample --tokenizer=$(QUICKSTART)-tokenizer --output=$(QUICKSTART)-corpus; }
+	  $(RUN) -m tools.train_tokenizer --corpus=wikipedia_sample --data_dir=runs/tfds --vocab_size=2000 --output=$(QUICKSTART)-tokenizer && \
+	  $(RUN) -m tools.prepare_corpus --corpus=wikipedia_sample --data_dir=runs/tfds --tokenizer=$(QUICKSTART)-tokenizer --output=$(QUICKSTART)-corpus; }
 	@$(RUN) train.py --config=configs/quickstart.py:bert --workdir=$(QUICKSTART)-bert
 	
 	@$(RUN) -m tools.fill_mask --checkpoint=$(QUICKSTART)-bert --top_k=5 "The city is the capital [MASK] the country."
