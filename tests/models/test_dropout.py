@@ -7,6 +7,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from models.attention import SelfAttention
 from models.encoder import Encoder
 from models.pretraining import PretrainingModel
 from models.primitives import Dropout, keep_mask
@@ -94,3 +95,20 @@ def test_every_layer_and_key_has_its_own_masks():
   for i, a in enumerate(drawn):
     for b in drawn[:i]:
       assert (a == b).mean() == pytest.approx(0.5, abs=0.12)  # 384 values
+
+
+def test_attention_dropout_acts_on_the_probabilities():
+  """With even attention and values of one, the context counts the keys that were kept, for each query and head."""
+  config = tiny.config(attention_dropout=0.5)
+  params = jax.tree.map(lambda x: jnp.zeros_like(x[0]), tiny.params(config)["encoder"]["layers"]["attention"])
+  params["value"]["bias"] += 1
+  params["output"]["kernel"] += jnp.eye(16)
+  rngs = {"dropout": jax.random.key(0)}
+  context = SelfAttention(config).apply(
+    {"params": params}, jnp.zeros((2, 12, 16)), jnp.ones((2, 12, 12), bool), False, rngs=rngs
+  )
+  kept = np.asarray(context * 12 / 2).reshape(2, 12, 4, 4)
+  np.testing.assert_allclose(kept, kept.round(), atol=1e-5)
+  np.testing.assert_allclose(kept, kept[..., :1].repeat(4, axis=-1), atol=1e-6)
+  assert kept[..., 0].mean() == pytest.approx(6, abs=3 * np.sqrt(12 / 4 / 96))
+  assert len({tuple(head) for head in kept[..., 0].round().astype(int).transpose(0, 2, 1).reshape(8, 12)}) == 8
