@@ -28,7 +28,7 @@ pytestmark = pytest.mark.parity
 
 TINY = {
   "vocab_size": 200, "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "intermediate_size": 128,
-  "max_position_embeddings": 64,
+  "max_position_embeddings": 64, "initializer_range": 0.2,
 }  # fmt: skip
 
 
