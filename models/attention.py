@@ -8,8 +8,8 @@ from jaxtyping import Array, Bool, Float, Int
 from models.config import EncoderConfig
 from models.primitives import Dropout, dense
 
-# Added to the scores of positions that must not be seen: exp() of it is exactly 0 in float32, and it is finite, so
-# that no NaN can arise.
+# The score of what must not be seen. Its exp() beside any other score's is exactly 0 in float32; the original adds
+# -10,000, to the same effect.
 MASKED = -1e9
 
 

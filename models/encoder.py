@@ -53,7 +53,9 @@ class Encoder(nn.Module):
     config = self.config
     layer = EncoderLayer
     if config.remat != "none":
-      layer = nn.remat(layer, prevent_cse=False, static_argnums=(3,), policy=_REMAT_POLICIES[config.remat])
+      # Unrolled, the compiler could see that what the backward pass computes again is there already, and keep it.
+      unrolled, policy = config.unroll != 1, _REMAT_POLICIES[config.remat]
+      layer = nn.remat(layer, prevent_cse=unrolled, static_argnums=(3,), policy=policy)
     self.embeddings = Embeddings(config)
     if config.embedding_width != config.hidden_size:
       self.embedding_projection = dense(config, config.hidden_size)

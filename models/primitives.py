@@ -74,7 +74,7 @@ def keep_mask(key: PRNGKeyArray, rate: float, shape: tuple[int, ...]) -> tuple[B
   is rounded to a multiple of 1/65536, and the scale belongs to the rounded rate. Values depend on key and shape alone:
   no sharding changes them.
   """
-  kept = round((1 - rate) * 2**16)
+  kept = min(max(round((1 - rate) * 2**16), 1), 2**16 - 1)
   words = jax.random.bits(key, (*shape[:-1], -(-shape[-1] // 2)), jnp.uint32)
   halves = jax.lax.bitcast_convert_type(words, jnp.uint16).reshape(*words.shape[:-1], -1)
   return halves[..., : shape[-1]] < kept, 2**16 / kept

@@ -31,6 +31,13 @@ def test_neighbours_and_lines_are_independent():
     assert both.mean() == pytest.approx(0.01, abs=3 * np.sqrt(0.01 * 0.99 / both.size))
 
 
+def test_rates_near_the_ends():
+  keep, scale = keep_mask(jax.random.key(0), 1e-9, (100, 100))
+  assert keep.mean() > 0.99
+  assert scale == pytest.approx(1, abs=2e-5)
+  assert keep_mask(jax.random.key(0), 1 - 1e-9, (100, 100))[1] == 2**16
+
+
 @pytest.mark.parametrize("width", [1, 2, 7])
 def test_any_width(width):
   keep, _ = keep_mask(jax.random.key(2), 0.5, (3000, width))
