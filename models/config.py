@@ -26,6 +26,9 @@ class EncoderConfig:
     1  # the word table's rows are rounded up to a multiple of this; logits of the added rows are masked
   )
   initializer_range: float = 0.02
+  sharing: str = "none"  # what layers share: none (BERT), all (ALBERT), attention, ffn
+  num_groups: int = 1  # of layers that share; layer i of L uses group i·num_groups // L
+  inner_groups: int = 1  # blocks of attention and feed-forward in a layer, each with parameters of its own
 
   activation: str = "gelu"  # gelu = erf; gelu_new = the tanh form of the original code
   hidden_dropout: float = 0.1
@@ -38,9 +41,18 @@ class EncoderConfig:
 
   def __post_init__(self):
     for name in ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size", "max_length",
-                 "type_vocab_size", "vocab_multiple"):  # fmt: skip
+                 "type_vocab_size", "vocab_multiple", "num_groups", "inner_groups"):  # fmt: skip
       if getattr(self, name) < 1:
         raise ValueError(f"model.{name} must be at least 1, not {getattr(self, name)}")
+    if self.num_layers % self.num_groups:
+      raise ValueError(f"model.num_groups={self.num_groups} does not divide model.num_layers={self.num_layers}")
+    if self.num_groups > 1 and self.sharing == "none":
+      raise ValueError(f"model.num_groups={self.num_groups} says nothing while model.sharing='none'; set sharing, or 1")
+    if self.embedding_size > self.hidden_size:
+      raise ValueError(
+        f"model.embedding_size={self.embedding_size} is larger than model.hidden_size={self.hidden_size}; "
+        "the factorisation is meant to make it smaller (0 = the same)"
+      )
     if self.hidden_size % self.num_heads:
       raise ValueError(f"model.num_heads={self.num_heads} does not divide model.hidden_size={self.hidden_size}")
     for name, choices in _CHOICES.items():
@@ -56,13 +68,32 @@ class EncoderConfig:
   def embedding_width(self) -> int:
     return self.embedding_size or self.hidden_size
 
+  def is_shared(self, part: str) -> bool:
+    """Whether the layers of a group share `part`, one of PARTS."""
+    return _SHARED[self.sharing] is not None and part.startswith(_SHARED[self.sharing])
+
+  @property
+  def loop_groups(self) -> int:
+    """Groups of layers that share something."""
+    return 1 if self.sharing == "none" else self.num_groups
+
+  def copies(self, part: str) -> int:
+    """How many copies of `part` are stored, one after another: for each group or layer its blocks."""
+    return (self.num_groups if self.is_shared(part) else self.num_layers) * self.inner_groups
+
   @property
   def vocab_slots(self) -> int:
     """Rows of the word table: vocab_size rounded up to a multiple of vocab_multiple."""
     return -(-self.vocab_size // self.vocab_multiple) * self.vocab_multiple
 
 
+# A layer's parts; each norm follows its sublayer.
+PARTS = ("attention", "attention_norm", "ffn", "ffn_norm")
+# What `sharing` shares: parts whose name starts so.
+_SHARED = {"none": None, "all": "", "attention": "attention", "ffn": "ffn"}
+
 _CHOICES = {
+  "sharing": tuple(_SHARED),
   "activation": ("gelu", "gelu_new", "relu"),
   "dtype": ("float32", "bfloat16"),
   "remat": ("none", "full", "dots"),

@@ -1,12 +1,14 @@
 """The Transformer encoder, layer norm after each residual sum (Vaswani et al. 2017; modeling.py: transformer_model)."""
 
+import functools
+
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from models.attention import SelfAttention, attention_mask
-from models.config import EncoderConfig
+from models.config import PARTS, EncoderConfig
 from models.embeddings import Embeddings, positions_of
 from models.primitives import ACTIVATIONS, Dropout, dense, layer_norm
 
@@ -41,25 +43,83 @@ class EncoderLayer(nn.Module):
 _REMAT_POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable}
 
 
-class Encoder(nn.Module):
-  """Embeddings and `num_layers` layers whose parameters are stacked on a leading axis under `layers/`.
+class Layers(nn.Module):
+  """The stack of layers. Each part's parameters lie in one array with a leading axis: one entry a copy.
 
-  The stack is scanned; `unroll` and `remat` change how it is run, and neither the parameters nor the values.
+  A part that is not shared has a copy for each layer (BERT). A shared one has a copy for each group: layer i of L uses
+  group i·G // L (ALBERT section 3.1; modeling.py: transformer_model). A layer is `inner_groups` blocks one after
+  another, each with copies of its own. Layers are scanned; `unroll` and `remat` change how that is run, and neither
+  parameters nor values.
   """
+
+  config: EncoderConfig
+
+  @nn.compact
+  def __call__(
+    self,
+    hidden: Float[Array, "batch length width"],
+    mask: Bool[Array, "batch length length"],
+    deterministic: bool,
+    every_layer: bool = False,
+  ) -> Float[Array, "batch length width"] | Float[Array, "states batch length width"]:
+    """Returns the last layer's output, or with `every_layer` the input of the first layer and the output of each."""
+    config = self.config
+    block = EncoderLayer(config, parent=None)
+
+    def copies(part: str):
+      """Initial values of `part`, one copy after another."""
+      row = jnp.zeros((1, 1, config.hidden_size)), jnp.ones((1, 1, 1), bool)
+      one = lambda key: block.init(key, *row, True)["params"][part]
+      return self.param(part, lambda key: jax.vmap(one)(jax.random.split(key, config.copies(part))))
+
+    parts = {part: copies(part) for part in PARTS}
+    groups, layers, blocks = config.loop_groups, config.num_layers // config.loop_groups, config.inner_groups
+    shared = {part: _split(tree, groups, blocks) for part, tree in parts.items() if config.is_shared(part)}
+    own = {part: _split(tree, groups, layers, blocks) for part, tree in parts.items() if part not in shared}
+    keys = None
+    if not deterministic and (config.hidden_dropout or config.attention_dropout):
+      keys = jax.random.split(self.make_rng("dropout"), (groups, layers, blocks))
+
+    def run_block(params, key, hidden):
+      rngs = {} if key is None else {"dropout": key}
+      return block.apply({"params": params}, hidden, mask, deterministic, rngs=rngs)
+
+    if config.remat != "none":
+      # Unrolled, the compiler could see that what the backward pass computes again is there already, and keep it.
+      run_block = jax.checkpoint(run_block, prevent_cse=config.unroll != 1, policy=_REMAT_POLICIES[config.remat])
+
+    def run_layer(shared, hidden, own_and_keys):
+      output = hidden
+      for i in range(blocks):
+        own, key = jax.tree.map(lambda x: x[i], own_and_keys)  # noqa: B023, used at once
+        output = run_block(jax.tree.map(lambda x: x[i], shared) | own, key, output)  # noqa: B023
+      return output, output if every_layer else None
+
+    def run_group(hidden, group):
+      shared, own_and_keys = group
+      unroll = min(config.unroll or layers, layers)
+      return jax.lax.scan(functools.partial(run_layer, shared), hidden, own_and_keys, length=layers, unroll=unroll)
+
+    last, outputs = jax.lax.scan(run_group, hidden, (shared, (own, keys)), length=groups, unroll=True)
+    return jnp.concatenate([hidden[None], outputs.reshape(-1, *hidden.shape)]) if every_layer else last
+
+
+def _split(tree, *sizes: int):
+  """Splits the leading axis of every leaf into axes of `sizes`."""
+  return jax.tree.map(lambda x: x.reshape(*sizes, *x.shape[1:]), tree)
+
+
+class Encoder(nn.Module):
+  """Embeddings, their projection to the layers' width where it is another, and the layers."""
 
   config: EncoderConfig
 
   def setup(self):
     config = self.config
-    layer = EncoderLayer
-    if config.remat != "none":
-      # Unrolled, the compiler could see that what the backward pass computes again is there already, and keep it.
-      unrolled, policy = config.unroll != 1, _REMAT_POLICIES[config.remat]
-      layer = nn.remat(layer, prevent_cse=unrolled, static_argnums=(3,), policy=policy)
     self.embeddings = Embeddings(config)
     if config.embedding_width != config.hidden_size:
       self.embedding_projection = dense(config, config.hidden_size)
-    self.layers = layer(config)
+    self.layers = Layers(config)
 
   def __call__(
     self,
@@ -87,17 +147,4 @@ class Encoder(nn.Module):
     hidden = self.embeddings(tokens, segment_ids, positions, deterministic)
     if config.embedding_width != config.hidden_size:
       hidden = self.embedding_projection(hidden)
-    mask = attention_mask(sequence_ids)
-
-    def step(layer, hidden, _):
-      output = layer(hidden, mask, deterministic)
-      return output, hidden if every_layer else None
-
-    last, inputs = nn.scan(
-      step,
-      variable_axes={"params": 0},
-      split_rngs={"params": True, "dropout": True},
-      length=config.num_layers,
-      unroll=config.unroll or config.num_layers,
-    )(self.layers, hidden, None)
-    return jnp.concatenate([inputs, last[None]]) if every_layer else last
+    return self.layers(hidden, attention_mask(sequence_ids), deterministic, every_layer)

@@ -14,7 +14,7 @@ def encoder_flops(config: EncoderConfig, batch: int, length: int) -> int:
   projections = 4 * width * width + 2 * width * config.intermediate_size  # query, key, value, output; FFN
   attention = 2 * length * width  # scores, and their sum over values
   embedding = config.embedding_width * width if config.embedding_width != width else 0
-  return 2 * tokens * (config.num_layers * (projections + attention) + embedding)
+  return 2 * tokens * (config.num_layers * config.inner_groups * (projections + attention) + embedding)
 
 
 def pretraining_flops(config: EncoderConfig, batch: int, length: int, targets: int) -> int:
