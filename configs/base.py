@@ -32,13 +32,18 @@ def get_config() -> ConfigDict:
   c.data = ConfigDict()
   c.data.corpus = ""  # folder written by tools.prepare_corpus
   c.data.short_rate = 0.1  # pairs cut to a random shorter length
+  c.data.single_sentence = ""  # what a lone sentence becomes: split, skip, random; "" = random for nsp, else split
 
   c.model = ConfigDict()  # fields of models.config.EncoderConfig
   c.model.vocab_size = 30_522  # rows of the token table; 0 = as many as the corpus's tokenizer has pieces
+  c.model.embedding_size = 0  # ALBERT: 128, then projected to hidden_size; 0 = hidden_size
   c.model.hidden_size = 768
   c.model.num_layers = 12
   c.model.num_heads = 12
   c.model.intermediate_size = 3072
+  c.model.sharing = "none"  # what layers share: none, all (ALBERT), attention, ffn
+  c.model.num_groups = 1  # of layers that share
+  c.model.inner_groups = 1  # blocks in a layer, each with parameters of its own
   c.model.max_length = 512  # positions
   c.model.type_vocab_size = 2
   c.model.vocab_multiple = (
@@ -54,7 +59,7 @@ def get_config() -> ConfigDict:
   c.model.remat = "none"  # none, dots, full: what the backward pass computes again instead of keeping
 
   c.objective = ConfigDict()
-  c.objective.pair = "nsp"  # nsp, none
+  c.objective.pair = "nsp"  # nsp (½ of second segments are random), sop (½ of pairs are swapped), none (all in order)
   c.objective.dropout_prng = "threefry2x32"  # rbg is faster on TPU; then equality across meshes is not promised
   c.objective.masking = ConfigDict()
   c.objective.masking.rate = 0.15  # targets over length
@@ -63,7 +68,7 @@ def get_config() -> ConfigDict:
   c.objective.masking.whole_word = False
 
   c.optimizer = ConfigDict()
-  c.optimizer.name = "bert_adamw"  # bert_adamw (no bias correction, as the original), adamw
+  c.optimizer.name = "bert_adamw"  # bert_adamw, albert_lamb (the originals': no bias correction), adamw, lamb
   c.optimizer.b1 = 0.9
   c.optimizer.b2 = 0.999
   c.optimizer.eps = 1e-6

@@ -15,6 +15,7 @@ from training.schedule import ScheduleConfig, learning_rate
 from training.trees import path_name
 
 NO_DECAY = r"(norm/(scale|bias)|bias)$"
+STACKED = "layers/"  # in the path of a parameter whose first axis counts copies
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,11 +23,12 @@ class OptimizerConfig:
   """One row of the table of optimizers, and its numbers.
 
   Attributes:
-    name: "bert_adamw" has no bias correction (`optimization.py: AdamWeightDecayOptimizer`); "adamw" has.
+    name: one of OPTIMIZERS. The originals' have no bias correction: "bert_adamw" (`optimization.py:
+      AdamWeightDecayOptimizer`) and "albert_lamb" (`lamb_optimizer.py`); "adamw" and "lamb" (You et al., 2020) have.
     b1, b2, eps: Adam's; eps is outside the square root.
     weight_decay: decoupled, times the learning rate; layer norms and biases are exempt.
     clip: largest global norm of the gradient; 0 for none.
-    no_decay: regular expression over parameter paths that are exempt from decay.
+    no_decay: regular expression over parameter paths that are exempt from decay, and from LAMB's trust ratio.
     schedule: the learning rate.
   """
 
@@ -40,8 +42,8 @@ class OptimizerConfig:
   no_decay: str = NO_DECAY
 
   def __post_init__(self):
-    if self.name not in SCALERS:
-      raise ValueError(f"optimizer.name={self.name!r} is unknown; use one of {', '.join(SCALERS)}")
+    if self.name not in OPTIMIZERS:
+      raise ValueError(f"optimizer.name={self.name!r} is unknown; use one of {', '.join(OPTIMIZERS)}")
 
 
 class UncorrectedAdamState(NamedTuple):
@@ -68,7 +70,35 @@ def scale_by_uncorrected_adam(b1: float, b2: float, eps: float) -> optax.Gradien
   return optax.GradientTransformation(init, update)
 
 
-SCALERS = {"bert_adamw": scale_by_uncorrected_adam, "adamw": optax.scale_by_adam}
+def scale_by_trust_ratio(exempt: str) -> optax.GradientTransformation:
+  """Multiplies each update by ‖parameter‖ / ‖update‖ (LAMB, algorithm 2, with φ the identity).
+
+  The ratio is 1 for parameters whose path matches `exempt` and where a norm is 0. Every copy of a stacked parameter has
+  a ratio of its own.
+  """
+
+  def scale(path, update, param):
+    name = path_name(path)
+    if re.search(exempt, name):
+      return update
+    axes = tuple(range(1 if STACKED in name else 0, update.ndim))
+    norm = lambda x: jnp.sqrt(jnp.square(x).sum(axes, keepdims=True))
+    weight, step = norm(param), norm(update)
+    return update * jnp.where((weight > 0) & (step > 0), weight / jnp.where(step > 0, step, 1), 1)
+
+  def update(updates, state, params):
+    return jax.tree.map_with_path(scale, updates, params), state
+
+  return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
+# Name → (how gradients are scaled, whether by trust ratio too).
+OPTIMIZERS = {
+  "bert_adamw": (scale_by_uncorrected_adam, False),
+  "adamw": (optax.scale_by_adam, False),
+  "albert_lamb": (scale_by_uncorrected_adam, True),
+  "lamb": (optax.scale_by_adam, True),
+}
 
 
 def decay_mask(params: optax.Params, no_decay: str) -> optax.Params:
@@ -79,10 +109,12 @@ def decay_mask(params: optax.Params, no_decay: str) -> optax.Params:
 def make(config: OptimizerConfig, steps: int) -> tuple[optax.GradientTransformation, optax.Schedule]:
   """Returns the optimizer and its learning-rate schedule for a run of `steps` steps."""
   schedule = learning_rate(config.schedule, steps)
+  scale, by_trust_ratio = OPTIMIZERS[config.name]
   optimizer = optax.chain(
     optax.clip_by_global_norm(config.clip) if config.clip else optax.identity(),
-    SCALERS[config.name](config.b1, config.b2, config.eps),
+    scale(config.b1, config.b2, config.eps),
     optax.add_decayed_weights(config.weight_decay, lambda params: decay_mask(params, config.no_decay)),
+    scale_by_trust_ratio(config.no_decay) if by_trust_ratio else optax.identity(),
     optax.scale_by_learning_rate(schedule),
   )
   return optimizer, schedule
