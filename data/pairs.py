@@ -1,11 +1,17 @@
-"""BERT's segment pairs (Devlin et al. 2019, section 3.1 and appendix A.2): B follows A in its document, or is random.
+"""Pairs of segments: two that follow one another, or a pair that a model is to tell from those.
 
-The rules are those of create_instances_from_document and truncate_seq_pair (BERT, create_pretraining_data.py), for many
-rows at once, each drawn for itself. Where they differ, docs/differences.md says why.
+  nsp   B is random with probability ½ (BERT: Devlin et al. 2019, section 3.1 and appendix A.2)
+  sop   A and B are swapped with probability ½ (ALBERT: Lan et al. 2020, section 3.1)
+  none  always in order
+
+The rules are those of create_instances_from_document and truncate_seq_pair (BERT's and ALBERT's
+create_pretraining_data.py), for many rows at once, each drawn for itself. Where they differ, docs/differences.md says
+why.
 """
 
 import dataclasses
 import enum
+import functools
 
 import numpy as np
 
@@ -13,7 +19,8 @@ from data import philox
 from data.ragged import ranges
 
 SPECIAL = 3  # [CLS] and two [SEP]
-NEXT, RANDOM = 0, 1
+PAIR = ("nsp", "sop", "none")
+SINGLE_SENTENCE = ("split", "skip", "random")
 
 
 class _Word(enum.IntEnum):
@@ -22,7 +29,7 @@ class _Word(enum.IntEnum):
   SHORT = 0
   TARGET = 1
   SPLIT = 2
-  RANDOM = 3
+  LABEL = 3
   DOCUMENT = 4
   SENTENCE = 5
   CUT = 6
@@ -30,7 +37,8 @@ class _Word(enum.IntEnum):
 
 @dataclasses.dataclass(frozen=True)
 class Pairs:
-  """Segment pairs as spans of the corpus: int64 [rows, 2] for A and B, and int32 [rows] labels, 0 next, 1 random."""
+  """Segment pairs as spans of the corpus: int64 [rows, 2] for A and B, and int32 [rows] labels, 0 where B follows A in
+  the corpus, 1 where it is random or goes before A."""
 
   starts: np.ndarray
   lengths: np.ndarray
@@ -47,47 +55,84 @@ def segment_pairs(
   *,
   room: int,
   short_rate: float,
+  pair: str = "nsp",
+  single_sentence: str = "random",
 ) -> Pairs:
   """Draws one pair from each chunk; a pure function of the chunk, the key and the row's number.
 
   Args:
     sentence_starts: int64 [sentences + 1], where each sentence begins in the tokens.
-    document_starts: int64 [documents + 1], the first sentence of each document; at least two documents.
+    document_starts: int64 [documents + 1], the first sentence of each document; at least two documents where random
+      segments are wanted.
     first: int64 [rows], first sentence of the row's chunk.
     last: int64 [rows], one past its last.
     key: the stream of random numbers.
     row: int64 [rows], the row's number in that stream.
     room: tokens that A and B may hold together, at least 2.
     short_rate: rate of rows that aim at fewer tokens, uniformly 2 … room.
+    pair: one of PAIR.
+    single_sentence: what becomes of a row of one sentence, one of SINGLE_SENTENCE: it is split between any two of its
+      tokens; there is none (`usable_chunks` leaves such chunks out, and a short row takes two sentences); or B is
+      random, as in both originals.
   """
   bits = philox.draw(key, row, np.arange(_Word.CUT)[:, None])
-
-  def pick(word: _Word, choices: np.ndarray | int) -> np.ndarray:
-    # A remainder of 64 bits favours no choice by more than choices / 2^64: nothing.
-    return (bits[word] % np.asarray(choices, np.uint64)).astype(np.int64)
-
+  pick = functools.partial(_pick, bits)
   short = philox.uniform(bits[_Word.SHORT]) < short_rate
   target = np.where(short, 2 + pick(_Word.TARGET, room - 1), room)
-  last = np.minimum(last, np.searchsorted(sentence_starts, sentence_starts[first] + target))
+  full = np.searchsorted(sentence_starts, sentence_starts[first] + target)
+  last = np.minimum(last, np.maximum(full, first + 2) if single_sentence == "skip" else full)
 
-  # A is at least one of the chunk's first sentences; B the others, or as many from a random place in another document.
+  # A is at least one of the chunk's first sentences, B the others.
   middle = first + 1 + pick(_Word.SPLIT, np.maximum(last - first - 1, 1))
-  random = (pick(_Word.RANDOM, 2) == 1) | (middle == last)
-  document = np.searchsorted(document_starts, first, side="right") - 1
-  other = pick(_Word.DOCUMENT, len(document_starts) - 2)
-  other += other >= document
-  other_first, other_last = document_starts[other], document_starts[other + 1]
-  other_first = other_first + pick(_Word.SENTENCE, other_last - other_first)
-  wanted = target - (sentence_starts[middle] - sentence_starts[first])
-  full = np.searchsorted(sentence_starts, sentence_starts[other_first] + wanted)
-  other_last = np.clip(full, other_first + 1, other_last)
+  start, border, end = sentence_starts[first], sentence_starts[middle], sentence_starts[last]
+  single = middle == last
+  if single_sentence == "split":
+    border = np.where(single, start + 1 + pick(_Word.SPLIT, np.maximum(end - start - 1, 1)), border)
+  starts, ends = np.stack([start, border], axis=1), np.stack([border, end], axis=1)
 
-  starts = sentence_starts[np.stack([first, np.where(random, other_first, middle)], axis=1)]
-  ends = sentence_starts[np.stack([middle, np.where(random, other_last, last)], axis=1)]
+  half = pick(_Word.LABEL, 2) == 1
+  random = (single & (single_sentence == "random")) | (half & (pair == "nsp"))
+  if random.any():
+    b = _random_segments(
+      sentence_starts, document_starts, first[random], (target - border + start)[random], bits[:, random]
+    )
+    starts[random, 1], ends[random, 1] = b
+  swapped = half & ~random & (pair == "sop")
+  starts[swapped], ends[swapped] = starts[swapped, ::-1], ends[swapped, ::-1]
+
   kept = truncated(ends - starts, room)
   cut = ends - starts - kept
   starts = starts + np.stack([_heads(key, row, cut[:, side], _Word.CUT + side) for side in range(2)], axis=1)
-  return Pairs(starts, kept, np.where(random, RANDOM, NEXT).astype(np.int32))
+  return Pairs(starts, kept, (random | swapped).astype(np.int32))
+
+
+def usable_chunks(sentence_starts: np.ndarray, first: np.ndarray, last: np.ndarray, single_sentence: str) -> np.ndarray:
+  """bool [chunks]: which chunks can give a pair by the rule for single sentences."""
+  usable = (last - first > 1) | (single_sentence == "random")
+  if single_sentence == "split":
+    alone = np.flatnonzero(~usable)
+    usable[alone] = sentence_starts[last[alone]] - sentence_starts[first[alone]] > 1
+  return usable
+
+
+def _pick(bits: np.ndarray, word: _Word, choices: np.ndarray | int) -> np.ndarray:
+  """int64 [rows]: a number in 0 … choices - 1 by the row's random word."""
+  # A remainder of 64 bits favours no choice by more than choices / 2^64: nothing.
+  return (bits[word] % np.asarray(choices, np.uint64)).astype(np.int64)
+
+
+def _random_segments(
+  sentence_starts: np.ndarray, document_starts: np.ndarray, first: np.ndarray, wanted: np.ndarray, bits: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+  """int64 [rows] each: start and end of `wanted` tokens or more (whole sentences; fewer where the document ends) from
+  any sentence of any document but that of sentence `first`."""
+  document = np.searchsorted(document_starts, first, side="right") - 1
+  other = _pick(bits, _Word.DOCUMENT, len(document_starts) - 2)
+  other += other >= document
+  begin, end = document_starts[other], document_starts[other + 1]
+  begin = begin + _pick(bits, _Word.SENTENCE, end - begin)
+  full = np.searchsorted(sentence_starts, sentence_starts[begin] + wanted)
+  return sentence_starts[begin], sentence_starts[np.clip(full, begin + 1, end)]
 
 
 def truncated(lengths: np.ndarray, room: int) -> np.ndarray:

@@ -16,7 +16,7 @@ from grain.experimental import index_shuffle
 from data import philox
 from data.chunks import chunk_starts
 from data.corpus import Corpus
-from data.pairs import SPECIAL, segment_pairs
+from data.pairs import PAIR, SINGLE_SENTENCE, SPECIAL, segment_pairs, usable_chunks
 from data.tokenizers import Tokenizer
 
 Batch = dict[str, np.ndarray]
@@ -27,7 +27,7 @@ _PREFETCH = 4  # batches made ahead of the step
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class PairSource:
-  """Rows of BERT's segment pairs from one split, without end: after N rows the next epoch follows.
+  """Rows of two segments from one split, without end: after N rows the next epoch follows.
 
   Attributes:
     corpus: the split.
@@ -36,6 +36,9 @@ class PairSource:
     seed: 0 … 2^32 - 1; rows of different seeds are independent.
     stage: number of the training stage; its rows are independent of other stages' rows.
     short_rate: rate of rows that aim at fewer tokens than fit (BERT: short_seq_prob).
+    pair: what half of the pairs are: "nsp", B is random; "sop", A and B are swapped; "none", in order like the others.
+    single_sentence: what becomes of a chunk of one sentence: "split" between two of its tokens (one of a single token
+      is left out), "skip" (left out), or "random" (B is, with label 1). "" is "random" for nsp and "split" otherwise.
   """
 
   corpus: Corpus
@@ -44,6 +47,8 @@ class PairSource:
   seed: int
   stage: int = 0
   short_rate: float = 0.1
+  pair: str = "nsp"
+  single_sentence: str = ""
 
   def __post_init__(self) -> None:
     self.corpus.require_tokenizer(self.tokenizer)
@@ -53,7 +58,11 @@ class PairSource:
       raise ValueError(f"seed={self.seed} must lie in 0 … 2^32 - 1")
     if not 0 <= self.short_rate <= 1:
       raise ValueError(f"short_rate={self.short_rate} must lie in 0 … 1")
-    if len(self.corpus.document_starts) < 3:
+    if self.pair not in PAIR:
+      raise ValueError(f"pair={self.pair!r} is unknown; use one of {', '.join(PAIR)}")
+    if self.single_sentence not in ("", *SINGLE_SENTENCE):
+      raise ValueError(f"single_sentence={self.single_sentence!r} is unknown; use one of {', '.join(SINGLE_SENTENCE)}")
+    if (self.pair == "nsp" or self._single_sentence == "random") and len(self.corpus.document_starts) < 3:
       raise ValueError(
         f"{self.corpus.folder}: split {self.corpus.split!r} has a single document, but random next segments come from "
         "another one; prepare the text with other document boundaries"
@@ -61,11 +70,28 @@ class PairSource:
 
   def __len__(self) -> int:
     """Rows of an epoch, the same in every epoch."""
-    return len(self._chunk_starts) - 1
+    return len(self._chunks[0])
+
+  @property
+  def _single_sentence(self) -> str:
+    return self.single_sentence or ("random" if self.pair == "nsp" else "split")
 
   @functools.cached_property
-  def _chunk_starts(self) -> np.ndarray:
-    return chunk_starts(self.corpus.sentence_starts, self.corpus.document_starts, self.length - SPECIAL)
+  def _chunks(self) -> tuple[np.ndarray, np.ndarray]:
+    """int64 [N] each: the first sentence of every chunk that gives a pair, and one past its last."""
+    sentence_starts = self.corpus.sentence_starts
+    starts = chunk_starts(sentence_starts, self.corpus.document_starts, self.length - SPECIAL)
+    first, last = starts[:-1], starts[1:]
+    usable = usable_chunks(sentence_starts, first, last, self._single_sentence)
+    if usable.all():
+      return first, last  # no copy: there may be many millions
+    if not usable.any():
+      raise ValueError(
+        f"{self.corpus.folder}: split {self.corpus.split!r} gives no pair at length {self.length}: with "
+        f"single_sentence={self._single_sentence!r} every chunk is left out; prepare the text with other sentence "
+        "boundaries, or use single_sentence='split'"
+      )
+    return first[usable], last[usable]
 
   def chunks(self, rows: np.ndarray) -> np.ndarray:
     """int64 [rows]: the chunk that each row is made of; an epoch takes every chunk once."""
@@ -81,19 +107,22 @@ class PairSource:
       tokens: int32 [rows, length], [CLS] A [SEP] B [SEP] and padding.
       segment_ids: int32 [rows, length], 1 on B and its [SEP], else 0.
       sequence_ids: int32 [rows, length], 1 up to the last [SEP], 0 on padding.
-      pair_label: int32 [rows], 0 where B follows A in the corpus, 1 where it is from another document.
+      pair_label: int32 [rows], 0 where B follows A in the corpus, 1 where it is from another document or goes before A.
     """
     rows = np.asarray(rows, np.int64)
     chunks = self.chunks(rows)
+    first, last = self._chunks
     pairs = segment_pairs(
       self.corpus.sentence_starts,
       self.corpus.document_starts,
-      self._chunk_starts[chunks],
-      self._chunk_starts[chunks + 1],
+      first[chunks],
+      last[chunks],
       philox.Key(self.seed, self.stage, _PAIR),
       rows,
       room=self.length - SPECIAL,
       short_rate=self.short_rate,
+      pair=self.pair,
+      single_sentence=self._single_sentence,
     )
     column = np.arange(self.length)
     a_end = 1 + pairs.lengths[:, :1]  # the column of the first [SEP]

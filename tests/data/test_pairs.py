@@ -5,9 +5,10 @@ import pytest
 from scipy import stats
 
 from data import pairs, philox
-from data.pairs import NEXT, RANDOM, segment_pairs
+from data.pairs import segment_pairs
 from tests.data.test_chunks import starts
 
+NEXT, RANDOM = 0, 1
 KEY = philox.Key(7, 0, 1)
 
 

@@ -189,11 +189,12 @@ def test_seeking_far_and_closing(corpus):
     assert not thread.is_alive()
 
 
-def test_batches_stay_what_they_were(corpus):
-  # A workdir may be continued under another version of anything below: this value must not move.
-  rows = source(corpus).rows(np.arange(0, 5000, 7))
+@pytest.mark.parametrize(("pair", "expected"), [("nsp", "2f6f4af7d816974d"), ("sop", "c21bddcd48585ca7")])
+def test_batches_stay_what_they_were(corpus, pair, expected):
+  # A workdir may be continued under another version of anything below: these values must not move.
+  rows = source(corpus, pair=pair).rows(np.arange(0, 5000, 7))
   digest = hashlib.sha256(b"".join(rows[name].astype("<i4").tobytes() for name in sorted(rows)))
-  assert digest.hexdigest()[:16] == "2f6f4af7d816974d"
+  assert digest.hexdigest()[:16] == expected
 
 
 def test_a_corpus_shorter_than_one_batch(tmp_path):
@@ -241,8 +242,9 @@ def test_evaluation_is_the_same_each_time_and_on_any_number_of_processes(corpus)
 
 
 def test_a_single_document_has_no_random_next(tmp_path):
-  with pytest.raises(ValueError, match="split 'train' has a single document"):
-    open_source(tmp_path, [20, 20])
+  for options in ({}, {"pair": "nsp", "single_sentence": "split"}, {"pair": "sop", "single_sentence": "random"}):
+    with pytest.raises(ValueError, match="split 'train' has a single document"):
+      open_source(tmp_path, [20, 20], **options)
 
 
 @pytest.mark.parametrize(
@@ -252,6 +254,8 @@ def test_a_single_document_has_no_random_next(tmp_path):
     ({"seed": -1}, "seed=-1 must lie"),
     ({"seed": 1 << 32}, "must lie"),
     ({"short_rate": 1.5}, "short_rate=1.5 must lie"),
+    ({"pair": "nps"}, "pair='nps' is unknown; use one of nsp, sop, none"),
+    ({"single_sentence": "merge"}, "single_sentence='merge' is unknown; use one of split, skip, random"),
   ],
 )
 def test_fields_out_of_range(corpus, options, message):
