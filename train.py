@@ -87,17 +87,26 @@ def build(config: ConfigDict, stages: list[Stage]) -> Parts:
     tokenizer.mask_id, tokenizer.special, tokenizer.word_start, tokenizer.num_bytes, corpora["train"].counts()
   )
 
-  def train_batches(stage: Stage, first: int) -> Iterator[Batch]:
-    source = pipeline.PairSource(
-      corpora["train"], tokenizer, stage.length, config.seed, stage.index, config.data.short_rate
+  pairs = {"pair": config.objective.pair, "single_sentence": config.data.single_sentence}
+
+  def train_source(stage: Stage) -> pipeline.PairSource:
+    return pipeline.PairSource(
+      corpora["train"], tokenizer, stage.length, config.seed, stage.index, config.data.short_rate, **pairs
     )
+
+  def eval_source(stage: Stage) -> pipeline.PairSource:
+    return pipeline.PairSource(corpora["heldout"], tokenizer, stage.length, EVAL_SEED, **pairs)
+
+  for stage in stages:  # what cannot be read is said before anything is written
+    train_source(stage), eval_source(stage)
+
+  def train_batches(stage: Stage, first: int) -> Iterator[Batch]:
     rows = sharding.local_rows(stage.batch_size)
-    return pipeline.batches(source, stage.batch_size, first - stage.start, stage.stop - stage.start, rows)
+    return pipeline.batches(train_source(stage), stage.batch_size, first - stage.start, stage.stop - stage.start, rows)
 
   def eval_batches(stage: Stage) -> Iterator[Batch]:
-    source = pipeline.PairSource(corpora["heldout"], tokenizer, stage.length, EVAL_SEED)
     rows = sharding.local_rows(stage.batch_size)
-    return pipeline.evaluation_batches(source, stage.batch_size, config.eval_batches, rows)
+    return pipeline.evaluation_batches(eval_source(stage), stage.batch_size, config.eval_batches, rows)
 
   def initial(params: Params) -> Params:
     if not config.init_from:

@@ -1,4 +1,5 @@
-"""Two-way decisions about a pair of segments: next-sentence prediction (BERT §3.1, Task #2)."""
+"""Two-way decisions about a pair of segments: next-sentence prediction (BERT §3.1, Task #2), sentence order (ALBERT
+§3.1)."""
 
 import jax.numpy as jnp
 from jaxtyping import Array, Float
@@ -11,7 +12,7 @@ def sums(name: str, logits: Float[Array, "batch 2"], batch: Batch) -> tuple[Sums
   """Returns the term `name` in nats a pair, its accuracy, and "NAME_positive", the share of label 1.
 
   Args:
-    name: "nsp" (0 = the next segment, 1 = a random one).
+    name: "nsp" (0 = the next segment, 1 = a random one), or "sop" (0 = in order, 1 = swapped).
     logits: from the pooled first token.
     batch: "pair_label" [batch]; rows that are all padding count for nothing.
   """

@@ -10,7 +10,7 @@ from objectives import masking, mlm, pair
 from objectives.objective import Objective, no_carry
 from objectives.vocabulary import Vocabulary
 
-PAIR = ("nsp", "none")
+PAIR = ("nsp", "sop", "none")
 PRNG = ("threefry2x32", "rbg", "unsafe_rbg")
 
 
@@ -20,7 +20,7 @@ class PretrainingConfig:
 
   Attributes:
     masking: how targets are chosen and replaced.
-    pair: the decision about the two segments: "nsp", or "none".
+    pair: the decision about the two segments: "nsp", "sop", or "none". The rows must be made for it.
     dropout_prng: generator of the dropout masks. "threefry2x32" gives the same masks on every mesh; "rbg" and
       "unsafe_rbg" are faster on TPU and promise nothing.
   """
@@ -37,7 +37,7 @@ class PretrainingConfig:
 
 
 def make(model: PretrainingModel, config: PretrainingConfig, vocabulary: Vocabulary) -> Objective:
-  """Returns the objective: terms "mlm" and, where asked, "nsp"."""
+  """Returns the objective: terms "mlm" and, where asked, "nsp" or "sop"."""
 
   def init(key):
     row = jnp.zeros((1, 8), jnp.int32)  # shapes of parameters depend on neither rows nor length

@@ -71,6 +71,13 @@ def test_whole_words_and_no_pairs_are_fields(prepared_corpus, tmp_path):
   assert records[-1]["loss"] == records[-1]["mlm_loss"]
 
 
+def test_sentence_order_is_a_field(prepared_corpus, tmp_path):
+  records = runs.run(tmp_path, runs.config(prepared_corpus, objective__pair="sop"))
+  assert {"sop_loss", "sop_accuracy", "sop_positive"} <= records[1].keys() & records[-1].keys()
+  assert not any(name.startswith("nsp") for record in records for name in record)
+  assert records[-1]["loss"] == pytest.approx(records[-1]["mlm_loss"] + records[-1]["sop_loss"], rel=1e-6)
+
+
 def test_a_profile_is_written(prepared_corpus, tmp_path, capsys):
   runs.run(tmp_path, runs.config(prepared_corpus, profile_steps=(2, 4)))
   assert "profile of steps 2 to 4" in capsys.readouterr().out
@@ -93,7 +100,8 @@ def test_the_workdir_holds_its_tokenizer_and_its_vocabulary_size(straight, prepa
     ({"length": 64}, "length 64 and config.model.max_length=32"),
     ({"model__num_heads": 5}, "num_heads=5"),
     ({"model__activation": "swish"}, "swish"),
-    ({"objective__pair": "sop"}, "objective.pair='sop'"),
+    ({"objective__pair": "rtd"}, "objective.pair='rtd' is unknown; use one of nsp, sop, none"),
+    ({"data__single_sentence": "join"}, "single_sentence='join' is unknown; use one of split, skip, random"),
     ({"objective__dropout_prng": "dice"}, "dropout_prng='dice'"),
     ({"optimizer__name": "sgd"}, "optimizer.name='sgd'"),
     ({"steps": 0}, "config.steps=0 must be at least 1"),

@@ -11,13 +11,26 @@ from tqdm import tqdm
 from training.hardware import peak_flops
 from training.metrics import MetricsLog, read
 
+
+def _majority(positive: str):
+  return lambda record: max(record[positive], 1 - record[positive]), "the more frequent answer"
+
+
 # Metric → what needs no model: its value, from the same record, and its name for the reader.
 BASELINES = {
   "mlm_loss": (lambda record: record["unigram_loss"], "word frequencies"),
   "mlm_accuracy": (lambda record: record["most_frequent_accuracy"], "the most frequent token"),
-  "nsp_accuracy": (lambda record: max(record["nsp_positive"], 1 - record["nsp_positive"]), "the more frequent answer"),
+  "nsp_accuracy": _majority("nsp_positive"),
+  "sop_accuracy": _majority("sop_positive"),
 }
-SHOWN = ("loss", "mlm_accuracy", "nsp_accuracy", "tokens_per_s", "mfu")  # of a training record, on the bar
+SHOWN = (
+  "loss",
+  "mlm_accuracy",
+  "nsp_accuracy",
+  "sop_accuracy",
+  "tokens_per_s",
+  "mfu",
+)  # of a training record, on the bar
 
 
 class Reporter:

@@ -86,15 +86,15 @@ def test_flatten_names_fields_as_the_command_line_does():
   assert settings.flatten({"a": {"b": {"c": 1}}, "d": [2]}) == {"a.b.c": 1, "d": [2]}
 
 
-def test_the_outcome_stands_beside_what_needs_no_model():
+@pytest.mark.parametrize("pair", ["nsp", "sop"])
+def test_the_outcome_stands_beside_what_needs_no_model(pair):
   numbers = {"mlm_loss": 6.0, "unigram_loss": 5.5, "mlm_accuracy": 0.1, "most_frequent_accuracy": 0.05}
-  pair = {"nsp_accuracy": 0.7, "nsp_positive": 0.4}
-  first = {"step": 0, "split": "eval"} | numbers | pair
+  first = {"step": 0, "split": "eval"} | numbers | {f"{pair}_accuracy": 0.7, f"{pair}_positive": 0.4}
   last = first | {"step": 9, "mlm_loss": 5.0}
   lines = report.outcome([first, {"step": 1, "split": "train"}, last]).splitlines()
   assert [line.split() for line in lines] == [
     ["held-out", "step", "0", "step", "9", "baseline"],
     ["mlm_loss", "6.0000", "5.0000", "5.5000", "(word", "frequencies)"],
     ["mlm_accuracy", "0.1000", "0.1000", "0.0500", "(the", "most", "frequent", "token)"],
-    ["nsp_accuracy", "0.7000", "0.7000", "0.6000", "(the", "more", "frequent", "answer)"],
+    [f"{pair}_accuracy", "0.7000", "0.7000", "0.6000", "(the", "more", "frequent", "answer)"],
   ]
