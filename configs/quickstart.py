@@ -15,7 +15,7 @@ def get_config(family: str = "bert"):
   if family != "bert":
     raise ValueError(f"configs/quickstart.py has no variant {family!r}; use bert")
   c = base.get_config()
-  c.steps = 6000
+  c.steps = 4000
   c.batch_size = 32
   c.length = 64
   c.log_every = 100

@@ -122,3 +122,15 @@ BERT_SIZES: dict[str, dict[str, int]] = {
   "base": _size(12, 768),
   "large": _size(24, 1024),
 }
+
+# The published sizes of ALBERT (Lan et al. 2020, table 1), which share all parameters; xlarge has 16 heads of width 128.
+ALBERT_SIZES: dict[str, dict] = {
+  name: {"embedding_size": 128, "sharing": "all", "num_layers": layers, "hidden_size": width, "num_heads": heads}
+  | {"intermediate_size": 4 * width}
+  for name, layers, width, heads in (
+    ("base", 12, 768, 12),
+    ("large", 24, 1024, 16),
+    ("xlarge", 24, 2048, 16),
+    ("xxlarge", 12, 4096, 64),
+  )
+}

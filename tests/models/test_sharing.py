@@ -8,13 +8,12 @@ import numpy as np
 import pytest
 
 from models.attention import attention_mask
-from models.config import PARTS, EncoderConfig
+from models.config import ALBERT_SIZES, PARTS, EncoderConfig
 from models.encoder import EncoderLayer, Layers
 from models.pretraining import parameter_shapes
 from training.optimizer import OptimizerConfig, make
 from training.schedule import ScheduleConfig
 
-ALBERT = {"vocab_size": 30000, "embedding_size": 128, "sharing": "all"}
 # (sharing, groups, inner groups), of four layers.
 MODES = [
   ("none", 1, 1),
@@ -126,15 +125,10 @@ def test_shared_layers_draw_their_own_dropout():
 
 @pytest.mark.parametrize(
   ("size", "expected"),
-  [
-    ({"num_layers": 12, "hidden_size": 768, "num_heads": 12, "intermediate_size": 3072}, 11_813_810),
-    ({"num_layers": 24, "hidden_size": 1024, "num_heads": 16, "intermediate_size": 4096}, 17_847_474),
-    ({"num_layers": 24, "hidden_size": 2048, "num_heads": 16, "intermediate_size": 8192}, 59_021_490),
-    ({"num_layers": 12, "hidden_size": 4096, "num_heads": 64, "intermediate_size": 16384}, 223_158_450),
-  ],
+  [("base", 11_813_810), ("large", 17_847_474), ("xlarge", 59_021_490), ("xxlarge", 223_158_450)],
 )
 def test_parameter_counts_of_the_published_sizes(size, expected):
-  shapes = parameter_shapes(EncoderConfig(**ALBERT, **size))
+  shapes = parameter_shapes(EncoderConfig(30_000, **ALBERT_SIZES[size]))
   assert sum(int(np.prod(shape)) for shape in shapes.values()) == expected
 
 
