@@ -123,7 +123,7 @@ BERT_SIZES: dict[str, dict[str, int]] = {
   "large": _size(24, 1024),
 }
 
-# The published sizes of ALBERT (Lan et al. 2020, table 1), which share all parameters; xlarge has 16 heads of width 128.
+# The published sizes of ALBERT (Lan et al. 2020, table 1), all parameters shared; xlarge has 16 heads of width 128.
 ALBERT_SIZES: dict[str, dict] = {
   name: {"embedding_size": 128, "sharing": "all", "num_layers": layers, "hidden_size": width, "num_heads": heads}
   | {"intermediate_size": 4 * width}
