@@ -342,7 +342,7 @@ def _entry(job: _Job, totals: Mapping[str, int]) -> corpus.Shard:
 def _save(path: pathlib.Path, array: np.ndarray) -> None:
   buffer = io.BytesIO()
   np.save(buffer, array)
-  shards.write_bytes(path, [buffer.getbuffer()])
+  shards.write_bytes(path, [buffer.getvalue()])
 
 
 def _join(path: pathlib.Path, parts: list[pathlib.Path]) -> None:
