@@ -2,7 +2,7 @@
 
 The originals fix masks on disk when they prepare data (`create_pretraining_data.py: create_masked_lm_predictions`);
 here a mask is a function of (key, row). The choice is the original's: units (tokens, or whole words) in random order,
-each taken if it still fits the budget, skipped if not.
+each taken if it still fits the budget, skipped if not; ALBERT's units are n-grams, and may overlap.
 """
 
 import dataclasses
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Bool, Float, Int
 
-from objectives import objective
+from objectives import ngrams, objective
 from objectives.vocabulary import Vocabulary
 
 
@@ -26,12 +26,17 @@ class MaskingConfig:
     mask: share of targets that are shown as [MASK].
     random: share of targets that are shown as a random ordinary token; the rest stay as they are.
     whole_word: choose words rather than tokens; then the budget is an upper bound.
+    ngram: the most units (words or tokens) chosen together, with p(n) ∝ 1/n (ALBERT: 3); above 1 the budget is an
+      upper bound.
+    ngram_favor: "short" spans, or "long" ones by reversing p(n).
   """
 
   rate: float = 0.15
   mask: float = 0.8
   random: float = 0.1
   whole_word: bool = False
+  ngram: int = 1
+  ngram_favor: str = "short"
 
   def __post_init__(self):
     if not 0 < self.rate < 1:
@@ -39,6 +44,12 @@ class MaskingConfig:
     if min(self.mask, self.random) < 0 or self.mask + self.random > 1:
       raise ValueError(
         f"objective.masking: mask={self.mask} and random={self.random} must be shares that add up to 1 at most"
+      )
+    if self.ngram < 1:
+      raise ValueError(f"objective.masking.ngram={self.ngram} must be at least 1")
+    if self.ngram_favor not in ngrams.FAVOR:
+      raise ValueError(
+        f"objective.masking.ngram_favor={self.ngram_favor!r} is unknown; use one of {', '.join(ngrams.FAVOR)}"
       )
 
 
@@ -79,14 +90,14 @@ def corrupt(
     key: the step's key for corruption.
     batch: "tokens" and "sequence_ids" [batch, length], "row" [batch].
     vocabulary: which ids are special, begin words, mean [MASK].
-    config: rates.
+    config: rates and units.
     max_sequences: the most sequences packed in a row.
   """
 
   def corrupt_row(key, tokens, sequence_ids):
     choose_key, kind_key, random_key = jax.random.split(key, 3)
     units = unit_starts(tokens, sequence_ids, vocabulary, config.whole_word)
-    chosen, shortfall = choose(choose_key, units, sequence_ids, config.rate, single=not config.whole_word)
+    chosen, shortfall = choose(choose_key, units, sequence_ids, config)
     slots = max_targets(tokens.shape[0], config.rate, max_sequences)
     positions = jnp.sort(jnp.where(chosen, jnp.arange(tokens.shape[0]), tokens.shape[0]))[:slots]
     used = positions < tokens.shape[0]
@@ -134,38 +145,51 @@ def choose(
   key: Array,
   units: Units,
   sequence_ids: Int[Array, " length"],
-  rate: float,
-  *,
-  single: bool,
+  config: MaskingConfig,
 ) -> tuple[Bool[Array, " length"], Float[Array, ""]]:
-  """Returns which tokens are targets, and by how many tokens the budgets were missed.
-
-  Every sequence of the row has its own budget. Units are visited in random order and taken if they fit what is left.
-  All that fit in order up to the first overflow are taken at once; units larger than what is then left can never fit
-  and are dropped; so a few rounds give exactly what the one-by-one loop gives, and one round does where every unit is
-  a `single` token.
-  """
+  """Returns which tokens are targets, and by how many tokens the budgets were missed; every sequence of the row has its
+  own."""
   length = sequence_ids.shape[0]
   per_sequence = jnp.zeros(length + 1, jnp.int32)  # indexed by sequence id
-  budget = jnp.asarray(budgets(length, rate))[per_sequence.at[sequence_ids].add(1)].at[0].set(0)  # 0 is padding
+  budget = jnp.asarray(budgets(length, config.rate))[per_sequence.at[sequence_ids].add(1)].at[0].set(0)  # 0 is padding
+  if config.ngram > 1:
+    taken = ngrams.take(key, units.size, sequence_ids, budget, config.ngram, config.ngram_favor)
+  else:
+    taken = take(key, units.size, sequence_ids, budget, single=not config.whole_word)
+  chosen = taken[units.start] & units.candidate
+  return chosen, (budget.sum() - chosen.sum()).astype(jnp.float32)
 
+
+def take(
+  key: Array,
+  size: Int[Array, " length"],
+  sequence_ids: Int[Array, " length"],
+  budget: Int[Array, " sequences"],
+  *,
+  single: bool,
+) -> Bool[Array, " length"]:
+  """Returns which units are taken, at the position where each starts.
+
+  Units are visited in random order and taken if they fit what is left of their sequence's budget. All that fit in order
+  up to the first overflow are taken at once; units larger than what is then left can never fit and are dropped; so a
+  few rounds give exactly what the one-by-one loop gives, and one round does where every unit is a `single` token.
+  """
+  length = size.shape[0]
   order = jnp.lexsort((jax.random.uniform(key, (length,)), sequence_ids))  # by sequence, then random
-  size, sequence = units.size[order], sequence_ids[order]
+  size, sequence = size[order], sequence_ids[order]
   first = jnp.searchsorted(sequence, sequence)  # where each sequence begins in the order
 
   def left_over(taken):
-    return budget - per_sequence.at[sequence].add(jnp.where(taken, size, 0))
+    return budget - jnp.zeros_like(budget).at[sequence].add(jnp.where(taken, size, 0))
 
-  def take(state):
+  def again(state):
     taken, waiting = state
     running = jnp.cumsum(jnp.where(waiting, size, 0))
     running -= jnp.where(first > 0, running[first - 1], 0)
     taken |= waiting & (running <= left_over(taken)[sequence])
     return taken, waiting & ~taken & (size <= left_over(taken)[sequence])
 
-  state = take((jnp.zeros(length, bool), size > 0))
+  state = again((jnp.zeros(length, bool), size > 0))
   if not single:
-    state = jax.lax.while_loop(lambda state: state[1].any(), take, state)
-  taken, _ = state
-  at_start = jnp.zeros(length, bool).at[order].set(taken)
-  return at_start[units.start] & units.candidate, left_over(taken).sum().astype(jnp.float32)
+    state = jax.lax.while_loop(lambda state: state[1].any(), again, state)
+  return jnp.zeros(length, bool).at[order].set(state[0])

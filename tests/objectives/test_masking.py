@@ -150,7 +150,7 @@ def test_whole_words_are_chosen_whole_exactly_as_the_one_by_one_loop_does():
     tokens, sequence_ids = batch["tokens"][row], batch["sequence_ids"][row]
     units = masking.unit_starts(tokens, sequence_ids, VOCABULARY, whole_word=True)
     choose = jax.random.fold_in(key, row)
-    chosen, shortfall = masking.choose(choose, units, sequence_ids, 0.15, single=False)
+    chosen, shortfall = masking.choose(choose, units, sequence_ids, MaskingConfig(whole_word=True))
     starts = np.flatnonzero(np.asarray(units.size) > 0)
     sizes = np.asarray(units.size)[starts]
     scores = np.asarray(jax.random.uniform(choose, (96,)))[starts]
