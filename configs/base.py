@@ -65,7 +65,9 @@ def get_config() -> ConfigDict:
   c.objective.masking.rate = 0.15  # targets over length
   c.objective.masking.mask = 0.8  # of targets: shown as [MASK]
   c.objective.masking.random = 0.1  # of targets: shown as a random token
-  c.objective.masking.whole_word = False
+  c.objective.masking.whole_word = False  # choose words rather than tokens
+  c.objective.masking.ngram = 1  # choose up to so many words (or tokens) together, n with p ∝ 1/n; ALBERT: 3
+  c.objective.masking.ngram_favor = "short"  # long: p(n) reversed
 
   c.optimizer = ConfigDict()
   c.optimizer.name = "bert_adamw"  # bert_adamw, albert_lamb (the originals': no bias correction), adamw, lamb

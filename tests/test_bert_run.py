@@ -71,8 +71,9 @@ def test_whole_words_and_no_pairs_are_fields(prepared_corpus, tmp_path):
   assert records[-1]["loss"] == records[-1]["mlm_loss"]
 
 
-def test_sentence_order_is_a_field(prepared_corpus, tmp_path):
-  records = runs.run(tmp_path, runs.config(prepared_corpus, objective__pair="sop"))
+def test_sentence_order_and_ngrams_are_fields(prepared_corpus, tmp_path):
+  trigrams = {"objective__masking__whole_word": True, "objective__masking__ngram": 3}
+  records = runs.run(tmp_path, runs.config(prepared_corpus, objective__pair="sop", **trigrams))
   assert {"sop_loss", "sop_accuracy", "sop_positive"} <= records[1].keys() & records[-1].keys()
   assert not any(name.startswith("nsp") for record in records for name in record)
   assert records[-1]["loss"] == pytest.approx(records[-1]["mlm_loss"] + records[-1]["sop_loss"], rel=1e-6)
@@ -103,6 +104,8 @@ def test_the_workdir_holds_its_tokenizer_and_its_vocabulary_size(straight, prepa
     ({"objective__pair": "rtd"}, "objective.pair='rtd' is unknown; use one of nsp, sop, none"),
     ({"data__single_sentence": "join"}, "single_sentence='join' is unknown; use one of split, skip, random"),
     ({"objective__dropout_prng": "dice"}, "dropout_prng='dice'"),
+    ({"objective__masking__ngram": 0}, "objective.masking.ngram=0 must be at least 1"),
+    ({"objective__masking__ngram_favor": "odd"}, "objective.masking.ngram_favor='odd' is unknown; use one of short,"),
     ({"optimizer__name": "sgd"}, "optimizer.name='sgd'"),
     ({"steps": 0}, "config.steps=0 must be at least 1"),
     ({"accumulate": 3}, "batch_size=8 is not divisible by 1 devices × accumulate=3"),

@@ -107,14 +107,16 @@ def test_skipping_leaves_out_chunks_of_one_sentence_and_splits_none(tmp_path):
 def test_the_originals_random_segment_is_a_field(corpus):
   rows = source(corpus, pair="sop", single_sentence="random", short_rate=0.0)
   chunks = plain_chunks(LENGTHS, 61)
-  alone = np.array([last - first == 1 for _, first, last in chunks])[rows.chunks(np.arange(4000))]
+  document, first, last = np.array(chunks)[rows.chunks(np.arange(4000))].T
+  alone = last - first == 1
   made = rows.rows(np.arange(4000))
   assert len(rows) == len(chunks)
   assert (made["pair_label"][alone] == 1).all()
   assert stats.binomtest(int(made["pair_label"][~alone].sum()), int((~alone).sum()), 0.5).pvalue > 0.01
-  for (a, b, _), single in zip(segments(made), alone, strict=True):
+  for (a, b, _), single, own in zip(segments(made), alone, document, strict=True):
     a_document, b_document = documents_of(rows.corpus, [a[0], b[0]])
-    assert (a_document != b_document) == single
+    assert a_document == own  # the random segment is always the second
+    assert (b_document != own) == single
 
 
 def test_next_sentence_pairs_may_be_split_as_well(tmp_path):
