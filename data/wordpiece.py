@@ -21,8 +21,11 @@ import numpy as np
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
+from data import tokenizer_config
+
 PAD, UNK, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PREFIX = "##"
+FILE = "vocab.txt"
 MAX_WORD_CHARS = 200  # a longer word is [UNK]
 
 _UNUSED = re.compile(r"\[unused\d+\]")
@@ -211,8 +214,8 @@ class WordPiece:
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     config = {"tokenizer_class": "BertTokenizer", "do_lower_case": self.lowercase}
-    (folder / "tokenizer_config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    (folder / "vocab.txt").write_bytes("".join(f"{piece}\n" for piece in self.pieces).encode())
+    tokenizer_config.write(folder, config)
+    (folder / FILE).write_bytes("".join(f"{piece}\n" for piece in self.pieces).encode())
 
 
 def _continues(piece: str) -> bool:
@@ -229,12 +232,14 @@ def load(path: pathlib.Path) -> WordPiece:
     FileNotFoundError: the folder holds neither file.
     ValueError: no usable vocabulary, or a setting whose behaviour is not the original's.
   """
-  folder, file = (path, path / "vocab.txt") if path.is_dir() else (path.parent, path)
-  library, config = _read_json(folder / "tokenizer.json"), _read_json(folder / "tokenizer_config.json")
+  folder, file = (path, path / FILE) if path.is_dir() else (path.parent, path)
+  library, config = (
+    tokenizer_config.read(folder / name) for name in (tokenizer_config.LIBRARY_FILE, tokenizer_config.FILE)
+  )
   if file.exists():
     pieces = _read_vocab(file)
   elif library:
-    file = folder / "tokenizer.json"
+    file = folder / tokenizer_config.LIBRARY_FILE
     pieces = _pieces_of(library, file)
   else:
     raise FileNotFoundError(f"{path}: neither vocab.txt nor tokenizer.json in this folder")
@@ -253,15 +258,6 @@ def load(path: pathlib.Path) -> WordPiece:
     return WordPiece(pieces, lowercase)
   except ValueError as error:
     raise ValueError(f"{file}: {error}") from None
-
-
-def _read_json(path: pathlib.Path) -> dict:
-  if not path.exists():
-    return {}
-  try:
-    return json.loads(path.read_text(encoding="utf-8"))
-  except ValueError as error:
-    raise ValueError(f"{path}: not JSON ({error})") from None
 
 
 def _read_vocab(path: pathlib.Path) -> tuple[str, ...]:
