@@ -80,6 +80,16 @@ class Documents:
         features = tf_example_pb2.Example.FromString(record).features.feature
         yield features[self.field].bytes_list.value[0].decode()
 
+  def parts(self, part_bytes: int, sample_bytes: int = 0) -> list[tuple[int, int]]:
+    """Returns (start, stop) of parts of about `part_bytes`, in order.
+
+    They cover the sequence, or with `sample_bytes` only about so much of it, spread evenly.
+    """
+    count = max(1, round(len(self) * self.example_bytes / part_bytes))
+    bounds = [len(self) * i // count for i in range(count + 1)]
+    taken = min(count, -(-sample_bytes // part_bytes)) if sample_bytes else count
+    return [(bounds[i], bounds[i + 1]) for i in (j * count // taken for j in range(taken))]
+
 
 def wikipedia_sample(data_dir: str | None = None) -> dict[str, Documents]:
   """The 96 Wikipedia articles that the gensim package carries; the 9th, 19th, … are held out, 10 % of the text.

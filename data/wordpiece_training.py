@@ -39,11 +39,7 @@ def count_words(
     processes: how many count side by side; the result does not depend on it.
     max_words: where there are more distinct words, the rarest are forgotten on the way.
   """
-  parts = max(1, round(len(documents) * documents.example_bytes / _PART_BYTES))
-  bounds = [len(documents) * i // parts for i in range(parts + 1)]
-  taken = min(parts, -(-sample_bytes // _PART_BYTES)) if sample_bytes else parts
-  numbers = [i * parts // taken for i in range(taken)]
-  jobs = [(documents, bounds[i], bounds[i + 1], lowercase) for i in numbers]
+  jobs = [(documents, start, stop, lowercase) for start, stop in documents.parts(_PART_BYTES, sample_bytes)]
   total = collections.Counter()
   for counts in shards.stream(_count_part, jobs, processes, "words"):
     total.update(counts)
