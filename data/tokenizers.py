@@ -12,7 +12,7 @@ from typing import Protocol
 
 import numpy as np
 
-from data import wordpiece
+from data import sentencepiece, wordpiece
 
 
 class Tokenizer(Protocol):
@@ -69,15 +69,22 @@ class Tokenizer(Protocol):
 
 
 def load_tokenizer(path: str | os.PathLike) -> Tokenizer:
-  """Reads the tokenizer at `path`: a folder that holds one, in Hugging Face layout, or a `vocab.txt`.
+  """Reads the tokenizer at `path`: a folder in Hugging Face layout (`vocab.txt` or `spiece.model`), or such a file.
 
   Raises:
     FileNotFoundError: nothing at `path`, or no tokenizer's files in it.
-    ValueError: files that are no usable vocabulary.
+    ValueError: files that are no usable vocabulary, or the files of two.
   """
   path = pathlib.Path(path)
   if not path.exists():
     raise FileNotFoundError(
-      f"{path}: no such tokenizer; give a folder with vocab.txt (tools.train_tokenizer makes one)"
+      f"{path}: no such tokenizer; give a folder with {wordpiece.FILE} or {sentencepiece.FILE} "
+      "(tools.train_tokenizer makes one)"
     )
-  return wordpiece.load(path)
+  if not sentencepiece.is_at(path):
+    return wordpiece.load(path)
+  if (path / wordpiece.FILE).exists():
+    raise ValueError(
+      f"{path} holds {wordpiece.FILE} and a SentencePiece vocabulary; give the file instead of the folder"
+    )
+  return sentencepiece.load(path)
