@@ -2,6 +2,7 @@
 
 import importlib
 import json
+import re
 import sys
 
 import pytest
@@ -65,6 +66,56 @@ def test_a_vocabulary_with_options(command, tmp_path):
   assert (status, tokenizer.lowercase, tokenizer.special.sum()) == (0, False, 8)
   assert "The" in tokenizer.pieces
   assert f"note: {len(tokenizer.pieces)} pieces only" in out
+
+
+def test_from_files_to_a_corpus_with_sentencepiece(command, tmp_path):
+  (tmp_path / "a.txt").write_text(TEXT)
+  files = f"--input={tmp_path}/*.txt"
+  train = ("train_tokenizer", "--kind=sentencepiece", files, "--vocab_size=45")
+  status, out, err = command(*train, f"--output={tmp_path}/tokenizer")
+  assert (status, err) == (0, "")
+  assert f"{tmp_path}/tokenizer: 45 pieces from about 0.0 MB of text" in out
+  assert command(*train, f"--output={tmp_path}/again")[0] == 0
+  one, other = ((tmp_path / folder / "spiece.model").read_bytes() for folder in ("tokenizer", "again"))
+  assert one == other
+  args = (files, "--heldout=0.2", f"--tokenizer={tmp_path}/tokenizer", f"--output={tmp_path}/corpus")
+  status, out, err = command("prepare_corpus", *args)
+  assert (status, err) == (0, "")
+  corpus = Corpus.open(tmp_path / "corpus", "heldout")
+  tokenizer = load_tokenizer(tmp_path / "corpus" / "tokenizer")
+  assert tokenizer == load_tokenizer(tmp_path / "tokenizer")
+  corpus.require_tokenizer(tokenizer)
+  first = tokenizer.decode(corpus.tokens(0, int(corpus.sentence_starts[1])))
+  assert re.fullmatch(r"the cat sat on mat \d+\.", first)
+  assert command("prepare_corpus", *args)[1].splitlines()[:2] == out.splitlines()[:2]
+
+
+def test_a_vocabulary_of_xlnet(command, tmp_path):
+  (tmp_path / "a.txt").write_text(TEXT)
+  args = ("--kind=sentencepiece", "--family=xlnet", "--cased", "--keep_accents", f"--input={tmp_path}/a.txt")
+  status, out, _ = command("train_tokenizer", *args, "--vocab_size=5000", f"--output={tmp_path}/tokenizer")
+  tokenizer = load_tokenizer(tmp_path / "tokenizer")
+  assert (status, tokenizer.lowercase, tokenizer.keep_accents, tokenizer.mask_id) == (0, False, True, 6)
+  assert f"note: {tokenizer.vocab_size} pieces only" in out
+
+
+@pytest.mark.parametrize(
+  ("args", "message"),
+  [
+    (["--kind=sentencepiece", "--min_frequency=3"], "--min_frequency does not go with --kind=sentencepiece"),
+    (["--keep_accents"], "--keep_accents does not go with --kind=wordpiece"),
+    (["--kind=sentencepiece", "--vocab_size=9"], "Vocabulary size is smaller than required_chars"),
+    (["--kind=sentencepiece", "--character_coverage=0"], "character_coverage=0.0 is no share"),
+    (["--kind=sentencepiece", "--output=FOLDER"], "holds a wordpiece vocabulary (vocab.txt); delete it or choose"),
+  ],
+)
+def test_a_vocabulary_that_cannot_be_trained(command, tmp_path, vocabulary, args, message):
+  (tmp_path / "a.txt").write_text(TEXT)
+  args = [f"--output={tmp_path}/new", *(arg.replace("FOLDER", vocabulary) for arg in args)]
+  status, _, err = command("train_tokenizer", f"--input={tmp_path}/a.txt", *args)
+  assert (status, err.count("\n")) == (1, 1)
+  assert message in err
+  assert not (tmp_path / "new").exists()
 
 
 def test_documents_of_one_sentence_are_told(command, tmp_path, vocabulary):
