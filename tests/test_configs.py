@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 
 import train
+from configs import albert, quickstart
 from models.config import BERT_SIZES, EncoderConfig
 from training import metrics, settings
 
 # File → its variants. A file that is missing here fails the first test.
-RECIPES = {"quickstart": ["bert"], "bert": list(BERT_SIZES)}
-STEPPED = ["quickstart:bert", "bert:base", "bert:large"]  # the small sizes differ from these in numbers alone
+RECIPES = {"quickstart": quickstart.FAMILIES, "bert": list(BERT_SIZES), "albert": albert.VARIANTS}
+STEPPED = ["quickstart:bert", "quickstart:albert", "bert:base", "albert:base"]  # others differ in numbers alone
 
 
 def recipe(name: str):
@@ -52,12 +53,14 @@ def test_it_takes_a_step_at_tiny_size(name, prepared_corpus, tmp_path, monkeypat
   }
   for field, value in tiny.items():
     config.model[field] = value
+  config.model.embedding_size = min(config.model.embedding_size, 8)
   config.data.corpus = str(prepared_corpus)
   config.steps = config.batch_size = 2
   config.eval_batches = 1
   for stage, length in zip(config.stages, (16, 32), strict=False):
     stage.steps, stage.length = 1, length
   config.length = 16
+  config.optimizer.learning_rate = 1e-5
   train.train(config, str(tmp_path))
   vocab_size = json.loads((tmp_path / "config.json").read_text())["model"]["vocab_size"]
   records = metrics.read(str(tmp_path / "metrics.jsonl"))
