@@ -290,20 +290,21 @@ def load(path: pathlib.Path) -> SentencePiece:
   config = tokenizer_config.read(folder / tokenizer_config.FILE)
   if not config.get("remove_space", True):
     raise ValueError(f"{folder}: remove_space=false is not supported")
+  lowercase, keep_accents = config.get("do_lower_case"), config.get("keep_accents", False)
   try:
     if file.exists():
       model = file.read_bytes()
     else:
       file = folder / tokenizer_config.LIBRARY_FILE
       model = _from_library(tokenizer_config.read(file))
-    tokenizer = SentencePiece(model, keep_accents=bool(config.get("keep_accents", False)))
+    tokenizer = SentencePiece(model, lowercase is not False, keep_accents)
   except ValueError as error:
     raise ValueError(f"{file}: {error}") from None
-  lowercase = config.get("do_lower_case")
   if lowercase is None:
     words = (piece for piece, special in zip(tokenizer.pieces, tokenizer.special, strict=True) if not special)
-    lowercase = not any(re.search("[A-Z]", piece) for piece in words)
-  return dataclasses.replace(tokenizer, lowercase=lowercase)
+    if any(re.search("[A-Z]", piece) for piece in words):
+      return dataclasses.replace(tokenizer, lowercase=False)
+  return tokenizer
 
 
 def _from_library(library: Mapping[str, Any]) -> bytes:

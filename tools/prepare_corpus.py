@@ -15,7 +15,11 @@ from tools import cli, corpus_flags
 
 def main() -> None:
   parser = cli.parser(__doc__)
-  parser.add_argument("--tokenizer", required=True, help="folder with vocab.txt (tools.train_tokenizer makes one)")
+  parser.add_argument(
+    "--tokenizer",
+    required=True,
+    help="folder that tools.train_tokenizer wrote, a Hugging Face folder, vocab.txt or FILE.model",
+  )
   parser.add_argument("--output", required=True, help="folder to write")
   corpus_flags.add(parser)
   corpus_flags.add_sentences(parser)
