@@ -27,7 +27,7 @@ class Format:
   Attributes:
     documents: what holds one document: lines up to a `blank_line`, a `file`, a `line`, or `json:FIELD` of a line.
     encoding_errors: `strict` refuses NUL and bytes that are not UTF-8; `replace` reads U+FFFD there, which WordPiece
-      drops.
+      drops and SentencePiece takes for a blank.
     max_line_bytes: a longer line is refused; most often the file is something else than the reader was told.
     max_document_bytes: likewise; one document is what memory must hold.
   """
