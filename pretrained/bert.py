@@ -1,12 +1,11 @@
 """BERT as Hugging Face stores it: the tensors' names and the fields of config.json."""
 
-import re
-from collections.abc import Mapping
-
 from models.config import EncoderConfig
+from pretrained.fields import COMMON, Fields
 from pretrained.names import Entry, dense, norm, table
 
-_LAYER = "bert.encoder.layer.{layer}"
+PREFIX = "bert"  # of the encoder's tensors and the pooler's; files of a bare encoder lack it
+_LAYER = "bert.encoder.layer.{copy}"
 
 ENTRIES: tuple[Entry, ...] = (
   *table("encoder/embeddings/word", "bert.embeddings.word_embeddings"),
@@ -34,55 +33,32 @@ TIED = {
   "cls.predictions.decoder.bias": "cls.predictions.bias",
 }
 
-_FIELDS = {
-  "vocab_size": "vocab_size",
-  "hidden_size": "hidden_size",
-  "num_layers": "num_hidden_layers",
-  "num_heads": "num_attention_heads",
-  "intermediate_size": "intermediate_size",
-  "max_length": "max_position_embeddings",
-  "type_vocab_size": "type_vocab_size",
-  "initializer_range": "initializer_range",
-  "hidden_dropout": "hidden_dropout_prob",
-  "attention_dropout": "attention_probs_dropout_prob",
-  "layer_norm_eps": "layer_norm_eps",
-}
-_ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_new", "gelu_pytorch_tanh": "gelu_new", "relu": "relu"}
-# Settings under which the same tensors mean another model.
-_REQUIRED = {
-  "position_embedding_type": "absolute",
-  "is_decoder": False,
-  "add_cross_attention": False,
-  "tie_word_embeddings": True,
-}
+_FIELDS = Fields(
+  COMMON,
+  {
+    "hidden_act": "gelu",
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "initializer_range": 0.02,
+    "hidden_dropout_prob": 0.1,
+    "attention_probs_dropout_prob": 0.1,
+    "layer_norm_eps": 1e-12,
+  },
+)
+
+read_config = _FIELDS.read
 
 
-def read_config(fields: Mapping) -> EncoderConfig:
-  """Returns the encoder that a config.json describes.
+def write_config(config: EncoderConfig) -> dict:
+  """Returns the config.json of an encoder, without what the heads need.
 
   Raises:
-    ValueError: not a BERT, a size is missing, or a setting is not supported.
+    ValueError: the encoder is no BERT.
   """
-  if (family := fields.get("model_type", "bert")) != "bert":
-    raise ValueError(f"model_type={family!r} is not supported, only 'bert'")
-  for name, value in _REQUIRED.items():
-    if fields.get(name, value) != value:
-      raise ValueError(f"{name}={fields[name]!r} is not supported, only {value!r}")
-  if (activation := fields.get("hidden_act", "gelu")) not in _ACTIVATIONS:
-    raise ValueError(f"hidden_act={activation!r} is not supported, only {', '.join(_ACTIVATIONS)}")
-  if lost := [theirs for theirs in list(_FIELDS.values())[:5] if theirs not in fields]:
-    raise ValueError(f"missing {', '.join(lost)}")
-  known = {ours: fields[theirs] for ours, theirs in _FIELDS.items() if theirs in fields}
-  return EncoderConfig(activation=_ACTIVATIONS[activation], **known)
-
-
-def canonical_name(name: str) -> str | None:
-  """Returns a tensor's name in ENTRIES' spelling, or None for a buffer that is no parameter.
-
-  Files of a bare encoder lack the `bert.` prefix, and old files call a norm's parameters gamma and beta.
-  """
-  if name.endswith("position_ids"):
-    return None
-  name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
-  name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
-  return re.sub(r"^(embeddings|encoder|pooler)\.", r"bert.\1.", name)
+  if config.sharing != "none" or config.inner_groups > 1 or config.embedding_width != config.hidden_size:
+    raise ValueError(
+      "a BERT shares no layers, has one block a layer, and embeddings as wide as its layers; this is "
+      f"model.sharing={config.sharing!r}, model.inner_groups={config.inner_groups}, "
+      f"model.embedding_size={config.embedding_size}"
+    )
+  return {"model_type": "bert"} | _FIELDS.write(config)

@@ -2,13 +2,17 @@
 
 import json
 import pathlib
+import types
 
 import numpy as np
 import safetensors
 
 from models.config import EncoderConfig
 from models.pretraining import parameter_shapes
-from pretrained import bert, names
+from pretrained import albert, bert, names
+
+# What config.json calls a family: the module with its tables.
+FAMILIES = {"bert": bert, "albert": albert}
 
 
 def is_folder(path: pathlib.Path) -> bool:
@@ -34,15 +38,24 @@ def read_folder(path: pathlib.Path) -> tuple[EncoderConfig, dict, tuple[str, ...
       raise FileNotFoundError(f"{file}: no such file; a model folder holds config.json and model.safetensors")
   try:
     fields = json.loads(config_file.read_text(encoding="utf-8"))
-    config = bert.read_config(fields)
+    family = _family(fields)
+    config = family.read_config(fields)
   except ValueError as error:
     raise ValueError(f"{config_file}: {error}") from None
   try:
-    tensors = _canonical(_read_tensors(weights_file))
-    params, absent = names.from_theirs(bert.ENTRIES, tensors, parameter_shapes(config), config)
+    tensors = _canonical(_read_tensors(weights_file), family)
+    params, absent = names.from_theirs(family.ENTRIES, tensors, parameter_shapes(config), config)
   except ValueError as error:
     raise ValueError(f"{weights_file}: {error}") from None
   return config, params, absent
+
+
+def _family(fields: dict) -> types.ModuleType:
+  """The family's module; a file that does not name it, as the original releases, is told by ALBERT's own field."""
+  name = fields.get("model_type") or ("albert" if "num_hidden_groups" in fields else "bert")
+  if name not in FAMILIES:
+    raise ValueError(f"model_type={name!r} is not supported, only {', '.join(FAMILIES)}")
+  return FAMILIES[name]
 
 
 def _read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
@@ -53,10 +66,10 @@ def _read_tensors(path: pathlib.Path) -> dict[str, np.ndarray]:
     raise ValueError(f"not a whole safetensors file ({error})") from None
 
 
-def _canonical(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-  """Renames the tensors as in `bert.ENTRIES` and leaves out the tied copies, once they are seen to be copies."""
-  tensors = {new: array for name, array in tensors.items() if (new := bert.canonical_name(name))}
-  for copy, original in bert.TIED.items():
+def _canonical(tensors: dict[str, np.ndarray], family: types.ModuleType) -> dict[str, np.ndarray]:
+  """Renames the tensors as in the family's table and leaves out the tied copies, once they are seen to be copies."""
+  tensors = {new: array for name, array in tensors.items() if (new := names.canonical(name, family.PREFIX))}
+  for copy, original in family.TIED.items():
     if copy not in tensors:
       continue
     array = tensors.pop(copy)

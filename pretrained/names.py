@@ -1,10 +1,11 @@
 """What a checkpoint's tensors are called elsewhere: one table a family, read in both directions.
 
-Elsewhere every layer has tensors of its own, and a dense layer's matrix is stored [out, in]; here layers are stacked
-on a leading axis under `encoder/layers/`, and the matrix is [in, out].
+Elsewhere every layer has tensors of its own, and a dense layer's matrix is stored [out, in]; here the copies of a
+layer's part are stacked on a leading axis under `encoder/layers/`, and the matrix is [in, out].
 """
 
 import dataclasses
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import flax.traverse_util
@@ -19,7 +20,8 @@ class Entry:
 
   Attributes:
     ours: path in the parameter tree, joined with "/"; its first part is the module it belongs to.
-    theirs: name; "{layer}" stands for the layer's number, and the parameter is then stacked.
+    theirs: name; for a layer's part "{copy}" stands for the copy's number, which is "{block}" of "{group}": the copies
+      of a group's blocks follow one another.
     transpose: theirs is [out, in].
   """
 
@@ -31,9 +33,16 @@ class Entry:
   def module(self) -> str:
     return self.ours.split("/")[0]
 
-  def names(self, num_layers: int) -> list[str]:
-    """Their names, one a layer."""
-    return [self.theirs.format(layer=i) for i in range(num_layers)] if "{layer}" in self.theirs else [self.theirs]
+  @property
+  def is_stacked(self) -> bool:
+    return self.ours.startswith("encoder/layers/")
+
+  def names(self, config: EncoderConfig) -> list[str]:
+    """Their names, one a copy."""
+    if not self.is_stacked:
+      return [self.theirs]
+    part, blocks = self.ours.split("/")[2], config.inner_groups
+    return [self.theirs.format(copy=i, group=i // blocks, block=i % blocks) for i in range(config.copies(part))]
 
 
 def table(ours: str, theirs: str) -> list[Entry]:
@@ -48,6 +57,18 @@ def norm(ours: str, theirs: str) -> list[Entry]:
   return [Entry(f"{ours}/scale", f"{theirs}.weight"), Entry(f"{ours}/bias", f"{theirs}.bias")]
 
 
+def canonical(name: str, prefix: str) -> str | None:
+  """Returns a tensor's name in a table's spelling, or None for a buffer that is no parameter.
+
+  Files of a bare encoder lack the prefix, and old files call a norm's parameters gamma and beta.
+  """
+  if name.endswith("position_ids"):
+    return None
+  name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
+  name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
+  return re.sub(r"^(embeddings|encoder|pooler)\.", rf"{prefix}.\1.", name)
+
+
 def from_theirs(
   entries: Sequence[Entry],
   tensors: Mapping[str, np.ndarray],
@@ -60,12 +81,12 @@ def from_theirs(
     entries: the family's table.
     tensors: theirs, by name, already in the table's spelling.
     shapes: the shape of every parameter of ours, by path.
-    config: says how many layers there are.
+    config: says how many copies of a part there are.
 
   Raises:
     ValueError: the encoder, or part of another module, is missing; a tensor is unknown; a shape differs.
   """
-  wanted = {entry: entry.names(config.num_layers) for entry in entries}
+  wanted = {entry: entry.names(config) for entry in entries}
   if unknown := sorted(tensors.keys() - {name for names in wanted.values() for name in names}):
     raise ValueError(f"unknown tensors: {_some(unknown)}")
   missing = {entry.module: [] for entry in entries}
@@ -83,14 +104,13 @@ def from_theirs(
   for entry, names in wanted.items():
     if entry.module in absent:
       continue
-    stacked = "{layer}" in entry.theirs
-    shape = shapes[entry.ours][1:] if stacked else shapes[entry.ours]
+    shape = shapes[entry.ours][1:] if entry.is_stacked else shapes[entry.ours]
     arrays = [tensors[name].T if entry.transpose else tensors[name] for name in names]
     for name, array in zip(names, arrays, strict=True):
       if array.shape != shape:
         theirs = shape[::-1] if entry.transpose else shape
         raise ValueError(f"tensor {name} has shape {tensors[name].shape}; config.json says {theirs}")
-    array = np.stack(arrays) if stacked else arrays[0]
+    array = np.stack(arrays) if entry.is_stacked else arrays[0]
     params[entry.ours] = np.ascontiguousarray(array, dtype=np.float32)
   return flax.traverse_util.unflatten_dict(params, sep="/"), absent
 
@@ -105,8 +125,8 @@ def to_theirs(entries: Sequence[Entry], params: Mapping, config: EncoderConfig) 
     array = np.asarray(flat[entry.ours])
     if entry.ours in ("encoder/embeddings/word/embedding", "mlm_head/bias"):
       array = array[: config.vocab_size]
-    arrays = array if "{layer}" in entry.theirs else [array]
-    for name, one in zip(entry.names(config.num_layers), arrays, strict=True):
+    arrays = array if entry.is_stacked else [array]
+    for name, one in zip(entry.names(config), arrays, strict=True):
       tensors[name] = np.ascontiguousarray(one.T if entry.transpose else one)
   return tensors
 

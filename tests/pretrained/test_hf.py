@@ -1,6 +1,6 @@
 """Reading Hugging Face folders: recorded outputs of `transformers`, old names, and files that do not fit.
 
-The fixture is written by tests/parity/record.py.
+The fixtures are written by tests/parity/record.py. What is ALBERT's alone is in test_albert.py.
 """
 
 import json
@@ -15,10 +15,11 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from models.pretraining import PretrainingModel
-from pretrained import bert, hf, names
+from pretrained import hf, names
 from pretrained.load import load
 
-FIXTURE = pathlib.Path(__file__).parent.parent / "fixtures" / "bert"
+FIXTURES = pathlib.Path(__file__).parent.parent / "fixtures"
+FIXTURE = FIXTURES / "bert"
 WORDS = "bert.embeddings.word_embeddings.weight"
 HEADS = ("pooler", "mlm_head", "pair_head")
 
@@ -40,12 +41,16 @@ def edit_tensors(folder, change):
   save_file({name: np.ascontiguousarray(x) for name, x in change(tensors).items()}, path)
 
 
-@pytest.mark.parametrize("activation", ["gelu", "gelu_new"])
-def test_recorded_outputs(folder, activation):
+RECORDED = [("bert", "gelu"), ("bert", "gelu_new"), ("albert", "gelu_new"), ("albert", "relu")]
+
+
+@pytest.mark.parametrize(("family", "activation"), RECORDED)
+def test_recorded_outputs(family, activation, tmp_path):
+  folder = pathlib.Path(shutil.copytree(FIXTURES / family, tmp_path / family))
   edit_config(folder, hidden_act=activation)
   config, params, missing = hf.read_folder(folder)
   assert (config.activation, missing) == (activation, ())
-  recorded = np.load(FIXTURE / f"{activation}.npz")
+  recorded = np.load(FIXTURES / family / f"{activation}.npz")
   rows = [jnp.asarray(recorded[name]) for name in ("tokens", "segment_ids", "sequence_ids")]
   every = jnp.broadcast_to(jnp.arange(16)[None], (3, 16))
   model = PretrainingModel(config)
@@ -58,9 +63,12 @@ def test_recorded_outputs(folder, activation):
   np.testing.assert_allclose(output.pair_logits, recorded["pair_logits"], atol=1e-5)
 
 
-def test_the_two_activations_were_recorded_apart():
+@pytest.mark.parametrize("family", ["bert", "albert"])
+def test_the_two_activations_were_recorded_apart(family):
   """Otherwise the test above could not tell them apart."""
-  one, other = (np.load(FIXTURE / f"{activation}.npz")["mlm_logits"] for activation in ("gelu", "gelu_new"))
+  one, other = (
+    np.load(FIXTURES / family / f"{activation}.npz")["mlm_logits"] for of, activation in RECORDED if of == family
+  )
   assert np.abs(one - other).max() > 1e-4
 
 
@@ -103,24 +111,38 @@ def test_half_precision_files_become_float32(folder, dtype):
   assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {np.dtype("float32")}
 
 
-def test_the_table_reads_and_writes():
+@pytest.mark.parametrize("family", hf.FAMILIES)
+def test_the_table_reads_and_writes(family):
   """Out and in again gives the same tensors, without the slots that vocab_multiple adds."""
-  tensors = load_file(FIXTURE / "model.safetensors")
-  config, params, _ = hf.read_folder(FIXTURE)
-  written = names.to_theirs(bert.ENTRIES, params, config)
+  tensors = load_file(FIXTURES / family / "model.safetensors")
+  entries = hf.FAMILIES[family].ENTRIES
+  config, params, _ = hf.read_folder(FIXTURES / family)
+  written = names.to_theirs(entries, params, config)
   assert written.keys() == tensors.keys()
   for name, x in tensors.items():
     np.testing.assert_array_equal(written[name], x)
   params["mlm_head"]["bias"] = np.pad(params["mlm_head"]["bias"], (0, 32))
-  assert names.to_theirs(bert.ENTRIES, params, config)["cls.predictions.bias"].shape == (96,)
+  [bias] = [entry.theirs for entry in entries if entry.ours == "mlm_head/bias"]
+  assert names.to_theirs(entries, params, config)[bias].shape == (96,)
 
 
-def test_every_parameter_is_in_the_table_once():
-  config, params, _ = hf.read_folder(FIXTURE)
-  ours = [entry.ours for entry in bert.ENTRIES]
+@pytest.mark.parametrize("family", hf.FAMILIES)
+def test_every_parameter_is_in_the_table_once(family):
+  config, params, _ = hf.read_folder(FIXTURES / family)
+  ours = [entry.ours for entry in hf.FAMILIES[family].ENTRIES]
   assert sorted(ours) == sorted(hf.parameter_shapes(config))
   shapes = {"/".join(k.key for k in path): x.shape for path, x in jax.tree_util.tree_leaves_with_path(params)}
   assert shapes == hf.parameter_shapes(config)
+
+
+@pytest.mark.parametrize("family", hf.FAMILIES)
+def test_config_json_reads_and_writes(family, tmp_path):
+  """What is written is what transformers wrote, as far as the encoder has it, and reads as the same encoder."""
+  recorded = json.loads((FIXTURES / family / "config.json").read_text())
+  config = hf.read_folder(FIXTURES / family)[0]
+  written = hf.FAMILIES[family].write_config(config)
+  assert written.items() <= recorded.items()
+  assert hf.FAMILIES[family].read_config(written) == config
 
 
 def test_load_brings_the_tokenizer():
@@ -164,7 +186,7 @@ def test_tensors_that_do_not_fit_are_named(folder, change, message):
 @pytest.mark.parametrize(
   ("fields", "message"),
   [
-    ({"model_type": "roberta"}, r"config\.json: model_type='roberta' is not supported"),
+    ({"model_type": "roberta"}, r"config\.json: model_type='roberta' is not supported, only bert, albert"),
     ({"hidden_act": "silu"}, "hidden_act='silu' is not supported, only gelu, gelu_new"),
     ({"position_embedding_type": "relative_key"}, "position_embedding_type='relative_key' is not supported"),
     ({"is_decoder": True}, "is_decoder=True is not supported"),

@@ -1,0 +1,87 @@
+"""ALBERT as Hugging Face stores it: the tensors' names and the fields of config.json."""
+
+import dataclasses
+from collections.abc import Mapping
+
+from models.config import EncoderConfig
+from pretrained.fields import COMMON, Fields
+from pretrained.names import Entry, dense, norm, table
+
+PREFIX = "albert"  # of the encoder's tensors and the pooler's; files of a bare encoder lack it
+_BLOCK = "albert.encoder.albert_layer_groups.{group}.albert_layers.{block}"
+
+ENTRIES: tuple[Entry, ...] = (
+  *table("encoder/embeddings/word", "albert.embeddings.word_embeddings"),
+  *table("encoder/embeddings/position", "albert.embeddings.position_embeddings"),
+  *table("encoder/embeddings/segment", "albert.embeddings.token_type_embeddings"),
+  *norm("encoder/embeddings/norm", "albert.embeddings.LayerNorm"),
+  *dense("encoder/embedding_projection", "albert.encoder.embedding_hidden_mapping_in"),
+  *dense("encoder/layers/attention/query", f"{_BLOCK}.attention.query"),
+  *dense("encoder/layers/attention/key", f"{_BLOCK}.attention.key"),
+  *dense("encoder/layers/attention/value", f"{_BLOCK}.attention.value"),
+  *dense("encoder/layers/attention/output", f"{_BLOCK}.attention.dense"),
+  *norm("encoder/layers/attention_norm", f"{_BLOCK}.attention.LayerNorm"),
+  *dense("encoder/layers/ffn/intermediate", f"{_BLOCK}.ffn"),
+  *dense("encoder/layers/ffn/output", f"{_BLOCK}.ffn_output"),
+  *norm("encoder/layers/ffn_norm", f"{_BLOCK}.full_layer_layer_norm"),
+  *dense("pooler", "albert.pooler"),
+  *dense("mlm_head/dense", "predictions.dense"),
+  *norm("mlm_head/norm", "predictions.LayerNorm"),
+  Entry("mlm_head/bias", "predictions.bias"),
+  *dense("pair_head", "sop_classifier.classifier"),
+)
+
+# Copies of other tensors: the output matrix is the word table, its bias is predictions.bias.
+TIED = {
+  "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
+  "predictions.decoder.bias": "predictions.bias",
+}
+
+# Of the releases' other fields, net_structure_type, gap_size, num_memory_blocks, down_scale_factor and layers_to_keep
+# are read by no published code, and classifier_dropout_prob is a classifier's.
+_FIELDS = Fields(
+  COMMON | {"embedding_size": "embedding_size", "num_groups": "num_hidden_groups", "inner_groups": "inner_group_num"},
+  {
+    "hidden_act": "gelu_new",
+    "max_position_embeddings": 512,
+    "type_vocab_size": 2,
+    "initializer_range": 0.02,
+    "hidden_dropout_prob": 0.0,
+    "attention_probs_dropout_prob": 0.0,
+    "layer_norm_eps": 1e-12,
+    "num_hidden_groups": 1,
+    "inner_group_num": 1,
+  },
+  constant={"sharing": "all"},
+)
+_PROJECTION = (
+  "an ALBERT whose embeddings are as wide as its layers (embedding_size={0}) is not supported in this layout: "
+  "there it projects them all the same"
+)
+
+
+def read_config(fields: Mapping) -> EncoderConfig:
+  """Returns the encoder that a config.json describes.
+
+  Raises:
+    ValueError: a size is missing, or a setting is not supported.
+  """
+  config = _FIELDS.read(fields)
+  if config.embedding_width == config.hidden_size:
+    raise ValueError(_PROJECTION.format(config.embedding_width))
+  return config
+
+
+def write_config(config: EncoderConfig) -> dict:
+  """Returns the config.json of an encoder, without what the heads need; layers that share nothing are a group each.
+
+  Raises:
+    ValueError: the encoder shares parts of its layers, or its embeddings are as wide as its layers.
+  """
+  if config.sharing == "none":
+    config = dataclasses.replace(config, sharing="all", num_groups=config.num_layers)
+  if config.sharing != "all":
+    raise ValueError(f"an ALBERT in this layout shares whole layers, not model.sharing={config.sharing!r}")
+  if config.embedding_width == config.hidden_size:
+    raise ValueError(_PROJECTION.format(config.embedding_width))
+  return {"model_type": "albert"} | _FIELDS.write(config)
