@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from models.config import EncoderConfig
-from models.primitives import Dropout, dense
+from models.primitives import Dropout, dense, split_by_row
 
 # The score of what must not be seen. Its exp() beside any other score's is exactly 0 in float32; the original adds
 # -10,000, to the same effect.
@@ -33,7 +33,7 @@ class SelfAttention(nn.Module):
     config = self.config
     heads = (*hidden.shape[:2], config.num_heads, config.hidden_size // config.num_heads)
     query, key, value = (
-      dense(config, config.hidden_size, name)(hidden).reshape(heads) for name in ("query", "key", "value")
+      split_by_row(dense(config, config.hidden_size, name)(hidden).reshape(heads)) for name in ("query", "key", "value")
     )
 
     scores = jnp.einsum("bqhd,bkhd->bhqk", query, key, preferred_element_type=jnp.float32) * heads[-1] ** -0.5
@@ -41,5 +41,5 @@ class SelfAttention(nn.Module):
     probabilities = jax.nn.softmax(scores, axis=-1).astype(value.dtype)
     probabilities = Dropout(config.attention_dropout)(probabilities, deterministic)
 
-    context = jnp.einsum("bhqk,bkhd->bqhd", probabilities, value).reshape(hidden.shape)
-    return dense(config, config.hidden_size, "output")(context)
+    context = split_by_row(jnp.einsum("bhqk,bkhd->bqhd", probabilities, value))
+    return dense(config, config.hidden_size, "output")(context.reshape(hidden.shape))

@@ -10,7 +10,7 @@ from jaxtyping import Array, Bool, Float, Int
 from models.attention import SelfAttention, attention_mask
 from models.config import PARTS, EncoderConfig
 from models.embeddings import Embeddings, positions_of
-from models.primitives import ACTIVATIONS, Dropout, dense, layer_norm
+from models.primitives import ACTIVATIONS, Dropout, dense, layer_norm, split_by_row
 
 
 class FeedForward(nn.Module):
@@ -20,7 +20,7 @@ class FeedForward(nn.Module):
 
   @nn.compact
   def __call__(self, hidden: Float[Array, "batch length width"]) -> Float[Array, "batch length width"]:
-    inner = dense(self.config, self.config.intermediate_size, "intermediate")(hidden)
+    inner = split_by_row(dense(self.config, self.config.intermediate_size, "intermediate")(hidden))
     return dense(self.config, self.config.hidden_size, "output")(ACTIVATIONS[self.config.activation](inner))
 
 
@@ -36,8 +36,9 @@ class EncoderLayer(nn.Module):
     config = self.config
     update = SelfAttention(config, name="attention")(hidden, mask, deterministic)
     hidden = layer_norm(config, "attention_norm")(hidden + Dropout(config.hidden_dropout)(update, deterministic))
+    hidden = split_by_row(hidden)
     update = FeedForward(config, name="ffn")(hidden)
-    return layer_norm(config, "ffn_norm")(hidden + Dropout(config.hidden_dropout)(update, deterministic))
+    return split_by_row(layer_norm(config, "ffn_norm")(hidden + Dropout(config.hidden_dropout)(update, deterministic)))
 
 
 _REMAT_POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable}
@@ -144,7 +145,7 @@ class Encoder(nn.Module):
     config = self.config
     if positions is None:
       positions = positions_of(sequence_ids)
-    hidden = self.embeddings(tokens, segment_ids, positions, deterministic)
+    hidden = split_by_row(self.embeddings(tokens, segment_ids, positions, deterministic))
     if config.embedding_width != config.hidden_size:
       hidden = self.embedding_projection(hidden)
     return self.layers(hidden, attention_mask(sequence_ids), deterministic, every_layer)

@@ -5,6 +5,7 @@ from collections.abc import Callable
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from models.config import EncoderConfig
@@ -14,6 +15,16 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
   "gelu_new": lambda x: jax.nn.gelu(x, approximate=True),
   "relu": jax.nn.relu,
 }
+
+
+def split_by_row(x: Float[Array, "batch ..."]) -> Float[Array, "batch ..."]:
+  """Keeps activations split along the batch over the ambient mesh's "data" and "fsdp" axes; nothing without a mesh.
+
+  Left alone, the compiler may read a kernel that is split over "fsdp" as a wish for tensor parallelism, and send
+  activations of the whole batch around instead of gathering the kernel.
+  """
+  axes = tuple(axis for axis in ("data", "fsdp") if axis in jax.sharding.get_abstract_mesh().axis_names)
+  return jax.lax.with_sharding_constraint(x, PartitionSpec(axes)) if axes else x
 
 
 def initializer(config: EncoderConfig) -> nn.initializers.Initializer:

@@ -66,8 +66,10 @@ def compile_stage(
   eval_step = functools.partial(step.eval_step, objective=objective)
   train = jax.jit(train_step, donate_argnums=0, out_shardings=(places, everywhere))
   evaluate = jax.jit(eval_step, donate_argnums=1, out_shardings=(everywhere, places.carry))
+  with jax.set_mesh(mesh):  # so that models can say how activations are split
+    train, evaluate = train.lower(shapes, batch), evaluate.lower(shapes.params, shapes.carry, batch, index)
   return Programs(
-    train=train.lower(shapes, batch).compile(),
-    eval=evaluate.lower(shapes.params, shapes.carry, batch, index).compile(),
+    train=train.compile(),
+    eval=evaluate.compile(),
     carry=jax.jit(lambda: objective.init_carry(rows), out_shardings=places.carry),
   )
