@@ -31,17 +31,26 @@ def sums(logits: Float[Array, "batch targets vocab"], corrupted: Corrupted) -> t
   }
 
 
-def baselines(corrupted: Corrupted, loss: Float[Array, ""], vocabulary: Vocabulary) -> Sums:
-  """Returns what needs no model, on the same targets, and the loss on a scale that no tokenizer changes.
+def evaluation(logits: Float[Array, "batch targets vocab"], corrupted: Corrupted, vocabulary: Vocabulary) -> Sums:
+  """Returns what tells learning from copying, beside what needs no model, on the same targets.
 
-  "unigram_loss": nats a target of the training text's unigram distribution; "most_frequent_accuracy": of always
-  saying its most frequent token; "bits_per_byte": `loss` in bits over the UTF-8 bytes of the targets.
+  A tenth of the targets is shown as it is, and a model that only copies what it sees gets those right: half a nat and a
+  tenth of the accuracy, with no context read. "masked_loss" and "masked_accuracy" count only what is hidden by [MASK].
+  "unigram_loss" and "masked_unigram_loss" are those of the training text's unigram distribution, in nats a target;
+  "most_frequent_accuracy" that of always saying its most frequent token; "bits_per_byte" the loss in bits over the
+  UTF-8 bytes of the targets.
   """
   weights, targets = corrupted.weights, corrupted.targets
-  log_probs = jnp.asarray(vocabulary.unigram_log_probs)[targets]
+  hidden = weights * (jnp.take_along_axis(corrupted.tokens, corrupted.positions, axis=1) == vocabulary.mask_id)
+  loss = cross_entropy(logits, targets)
+  unigram_loss = -jnp.asarray(vocabulary.unigram_log_probs)[targets]
   num_bytes = jnp.asarray(vocabulary.num_bytes, jnp.float32)[targets]
+  mean = lambda values, weights: ((weights * values).sum(), weights.sum())
   return {
-    "unigram_loss": (-(weights * log_probs).sum(), weights.sum()),
-    "most_frequent_accuracy": ((weights * (targets == vocabulary.most_frequent)).sum(), weights.sum()),
-    "bits_per_byte": (loss / np.float32(np.log(2)), (weights * num_bytes).sum()),
+    "masked_loss": mean(loss, hidden),
+    "masked_accuracy": mean(logits.argmax(-1) == targets, hidden),
+    "masked_unigram_loss": mean(unigram_loss, hidden),
+    "unigram_loss": mean(unigram_loss, weights),
+    "most_frequent_accuracy": mean(targets == vocabulary.most_frequent, weights),
+    "bits_per_byte": ((weights * loss).sum() / np.float32(np.log(2)), (weights * num_bytes).sum()),
   }

@@ -62,14 +62,14 @@ def make(model: PretrainingModel, config: PretrainingConfig, vocabulary: Vocabul
     if config.pair != "none":
       pair_terms, pair_metrics = pair.sums(config.pair, output.pair_logits, batch)
       terms, metrics = terms | pair_terms, metrics | pair_metrics
-    return terms, metrics, corrupted
+    return terms, metrics, (output.mlm_logits, corrupted)
 
   def loss_fn(params, carry, batch, key):
     terms, metrics, _ = terms_and_metrics(params, batch, key, deterministic=False)
     return terms, metrics, carry
 
   def eval_fn(params, carry, batch, key):
-    terms, metrics, corrupted = terms_and_metrics(params, batch, key, deterministic=True)
-    return terms, metrics | mlm.baselines(corrupted, terms["mlm"][0], vocabulary), carry
+    terms, metrics, predicted = terms_and_metrics(params, batch, key, deterministic=True)
+    return terms, metrics | mlm.evaluation(*predicted, vocabulary), carry
 
   return Objective(init, no_carry, loss_fn, eval_fn)

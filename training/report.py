@@ -20,6 +20,8 @@ def _majority(positive: str):
 BASELINES = {
   "mlm_loss": (lambda record: record["unigram_loss"], "word frequencies"),
   "mlm_accuracy": (lambda record: record["most_frequent_accuracy"], "the most frequent token"),
+  "masked_loss": (lambda record: record["masked_unigram_loss"], "word frequencies"),
+  "masked_accuracy": (lambda record: record["most_frequent_accuracy"], "the most frequent token"),
   "nsp_accuracy": _majority("nsp_positive"),
   "sop_accuracy": _majority("sop_positive"),
 }
@@ -133,7 +135,9 @@ def outcome(records: list[dict]) -> str:
   first, last = evaluations[0], evaluations[-1]
   lines = [f"{'held-out':<16}{'step ' + str(first['step']):>12}{'step ' + str(last['step']):>12}   baseline"]
   for name, value in last.items():
-    if name.endswith(("loss", "accuracy", "bits_per_byte")) and not name.startswith(("unigram", "most_frequent")):
+    if name.endswith(("loss", "accuracy", "bits_per_byte")) and not name.startswith(
+      ("unigram", "masked_unigram", "most_frequent")
+    ):
       baseline, said = BASELINES.get(name, (None, ""))
       beside = f"   {baseline(last):.4f} ({said})" if baseline else ""
       lines.append(f"{name:<16}{first[name]:>12.4f}{value:>12.4f}{beside}")

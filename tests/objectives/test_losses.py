@@ -39,15 +39,33 @@ def test_unused_slots_count_for_nothing():
   assert [float(x) for x in metrics["mask_shortfall"]] == [2, 2]  # tokens, rows
 
 
-def test_baselines_by_hand():
+def test_evaluation_by_hand():
   special = np.array([True, False, False, False])
   vocabulary = Vocabulary(0, special, ~special, np.array([1, 2, 3, 4]), np.array([90, 5, 2, 0]))
   targets = corrupted([[1, 2], [1, 3]], [[1, 1], [1, 0]])
-  sums = mlm.baselines(targets, jnp.float32(6.0), vocabulary)
+  # Of the three targets the first is hidden by [MASK] (0), the others are shown as they are.
+  targets = targets._replace(tokens=jnp.asarray([[0, 2], [1, 0]]), positions=jnp.asarray([[0, 1], [0, 1]]))
+  logits = jnp.log(jnp.asarray([[[0.1, 0.2, 0.4, 0.3], [0, 0, 1, 0]], [[0, 1, 0, 0], [0, 0, 0, 1]]]) + 1e-9)
+  mean = {name: float(objective.ratio(*value)) for name, value in mlm.evaluation(logits, targets, vocabulary).items()}
   # Add-one over the three ordinary ids: 6/10, 3/10, 1/10.
-  assert float(objective.ratio(*sums["unigram_loss"])) == pytest.approx(-(2 * np.log(0.6) + np.log(0.3)) / 3, rel=1e-5)
-  assert float(objective.ratio(*sums["most_frequent_accuracy"])) == pytest.approx(2 / 3)
-  assert float(objective.ratio(*sums["bits_per_byte"])) == pytest.approx(6 / np.log(2) / (2 + 3 + 2), rel=1e-5)
+  assert mean["unigram_loss"] == pytest.approx(-(2 * np.log(0.6) + np.log(0.3)) / 3, rel=1e-5)
+  assert mean["masked_unigram_loss"] == pytest.approx(-np.log(0.6), rel=1e-5)
+  assert mean["most_frequent_accuracy"] == pytest.approx(2 / 3)
+  assert mean["masked_loss"] == pytest.approx(-np.log(0.2), rel=1e-5)
+  assert mean["masked_accuracy"] == 0
+  assert mean["bits_per_byte"] == pytest.approx(-np.log2(0.2) / (2 + 3 + 2), rel=1e-5)
+
+
+def test_copying_what_is_shown_earns_nothing_on_what_is_hidden():
+  """A model that says what it sees: right on kept targets, and blind on hidden ones."""
+  targets = corrupted([[1, 2], [1, 3]], [[1, 1], [1, 1]])
+  targets = targets._replace(tokens=jnp.asarray([[0, 2], [0, 3]]), positions=jnp.asarray([[0, 1], [0, 1]]))
+  special = np.array([True, False, False, False])
+  vocabulary = Vocabulary(0, special, ~special, np.ones(4, int), np.ones(4, int))
+  copying = 9.0 * jax.nn.one_hot(targets.tokens, 4)
+  _, metrics = mlm.sums(copying, targets)
+  assert float(objective.ratio(*metrics["mlm_accuracy"])) == 0.5
+  assert float(objective.ratio(*mlm.evaluation(copying, targets, vocabulary)["masked_accuracy"])) == 0
 
 
 def test_rows_of_padding_are_no_pairs():
