@@ -127,7 +127,11 @@ def build(config: ConfigDict, stages: list[Stage]) -> Parts:
       3 * pretraining_flops(model, stage.batch_size, stage.length, max_targets(stage.length, masking.rate))
     ),
     initial=initial,
-    facts={"model.vocab_size": model.vocab_size, "data.tokenizer": tokenizer.fingerprint},
+    facts={
+      "model.vocab_size": model.vocab_size,
+      "data.tokenizer": tokenizer.fingerprint,
+      "data.corpus_fingerprint": settings.corpus_fingerprint(corpora.values()),
+    },
     save_assets=lambda workdir: tokenizer.save(os.path.join(workdir, TOKENIZER_FOLDER)),
   )
 

@@ -126,6 +126,19 @@ def test_a_field_that_makes_no_sense_is_named_in_one_line_and_nothing_is_written
   assert not (tmp_path / "run" / "metrics.jsonl").exists()
 
 
+def test_a_corpus_may_move_and_another_text_is_refused_by_name(prepared_corpus, tmp_path):
+  moved = shutil.copytree(prepared_corpus, tmp_path / "moved")
+  workdir = tmp_path / "run"
+  runs.run(workdir, runs.config(prepared_corpus, steps=2))
+  runs.run(workdir, runs.config(moved, steps=3))
+  counts = np.load(moved / "train.counts.npy")
+  first, second = np.flatnonzero(counts)[-2:]
+  counts[[first, second]] = counts[[second, first]] + [0, 1]  # of another text: nothing else tells
+  np.save(moved / "train.counts.npy", counts)
+  with pytest.raises(ValueError, match=r"holds another run: data\.corpus_fingerprint is \w+ there and \w+ here"):
+    runs.run(workdir, runs.config(moved, steps=4))
+
+
 def test_starting_over_drops_the_old_log(straight, prepared_corpus, tmp_path):
   runs.run(tmp_path, runs.config(prepared_corpus))
   shutil.rmtree(tmp_path / "checkpoints")

@@ -1,15 +1,20 @@
 """From a run's config to what its parts take, and whether two configs are one run."""
 
+import dataclasses
+import hashlib
 import json
 import os
+from collections.abc import Iterable
 
+import numpy as np
 from ml_collections import ConfigDict
 
+from data.corpus import Corpus
 from training.optimizer import OptimizerConfig
 from training.schedule import ScheduleConfig
 
 # Fields that may differ between a workdir's config and the one it is resumed with: they change how a run goes, not
-# what it computes.
+# what it computes. A corpus may move: its text is compared, not its folder (`corpus_fingerprint`).
 FREE = (
   "steps", "accumulate", "init_from", "log_every", "eval_every", "eval_batches", "checkpoint_every", "keep_last",
   "keep_best", "profile_steps", "mesh", "data.corpus", "model.unroll", "model.remat",
@@ -48,6 +53,20 @@ def as_json(config: ConfigDict, facts: dict | None = None) -> dict:
   resolved = config.copy_and_resolve_references().unlock()
   resolved.update_from_flattened_dict(facts or {})
   return json.loads(resolved.to_json_best_effort())
+
+
+def corpus_fingerprint(splits: Iterable[Corpus]) -> str:
+  """Returns a hash of the text that the splits of a prepared corpus hold, wherever their folder lies.
+
+  It covers the tokenizer, what was counted in each shard, where documents begin and how often each token occurs.
+  """
+  digest = hashlib.sha256()
+  for corpus in splits:
+    shards = [dataclasses.asdict(shard) for shard in corpus.index.splits[corpus.split].shards]
+    digest.update(json.dumps([corpus.split, corpus.index.tokenizer, shards], sort_keys=True).encode())
+    digest.update(np.asarray(corpus.document_starts, "<i8").tobytes())
+    digest.update(np.asarray(corpus.counts(), "<i8").tobytes())
+  return digest.hexdigest()
 
 
 def flatten(tree: dict, prefix: str = "") -> dict:
