@@ -1,15 +1,18 @@
-"""Files that are either whole or not there, and the processes that write them."""
+"""Files that are either whole or not there, and the processes that write them, one command at a time."""
 
 import collections
 import contextlib
+import fcntl
 import json
 import multiprocessing
 import os
 import pathlib
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
+from multiprocessing import resource_tracker
 from typing import Any
 
 import tqdm
@@ -18,24 +21,39 @@ from array_record.python import array_record_module
 _AHEAD = 4  # results a process may be ahead of the first that is missing
 
 
-def write_bytes(path: pathlib.Path, chunks: Iterable[bytes]) -> None:
-  """Writes a file under another name and renames it when it is whole and on disk; replaces what was there.
+@contextlib.contextmanager
+def file_writer(path: pathlib.Path) -> Iterator[Callable[[bytes], None]]:
+  """Yields the function that appends to a file; the file appears, whole and on disk, when the context ends.
+
+  Until then it has another name, and what was there before stays.
 
   Raises:
     OSError: the disk is full.
   """
   partial = _partial(path)
+  file = partial.open("wb")
   try:
-    with partial.open("wb") as file:
-      for chunk in chunks:
-        with _reported(path):
-          file.write(chunk)
+
+    def write(chunk: bytes) -> None:
       with _reported(path):
-        file.flush()
-        os.fsync(file.fileno())
+        file.write(chunk)
+
+    yield write
+    with _reported(path):
+      file.flush()
+      os.fsync(file.fileno())
     partial.replace(path)
   finally:
+    with contextlib.suppress(OSError):  # what could not be written was reported, or the file is not wanted
+      file.close()
     partial.unlink(missing_ok=True)
+
+
+def write_bytes(path: pathlib.Path, chunks: Iterable[bytes]) -> None:
+  """`file_writer` for what is at hand."""
+  with file_writer(path) as write:
+    for chunk in chunks:
+      write(chunk)
 
 
 def write_json(path: pathlib.Path, value: Any) -> None:
@@ -82,20 +100,44 @@ def _reported(path: pathlib.Path) -> Iterator[None]:
     yield
   except (OSError, RuntimeError) as error:
     reason = error.strerror if isinstance(error, OSError) and error.strerror else str(error).split(";")[0]
-    fix = "; free some space and run the same command again, it continues" if "space" in reason else ""
+    fix = "; free some space and run the same command again" if "space" in reason else ""
     raise OSError(f"{path}: {reason}{fix}") from None
 
 
 def num_records(path: pathlib.Path) -> int:
-  """The number of records in an ArrayRecord file; 0 if there is none."""
+  """The number of records in an ArrayRecord file; 0 if there is none, or only a piece of one."""
   reader = array_record_module.ArrayRecordReader(str(path))
   count = reader.num_records()
-  reader.close()
+  with contextlib.suppress(RuntimeError):  # the library says here, and only here, that the file is damaged
+    reader.close()
   return count
 
 
 def _partial(path: pathlib.Path) -> pathlib.Path:
   return path.with_name(path.name + ".partial")
+
+
+@contextlib.contextmanager
+def locked(folder: pathlib.Path, busy: str, wait: bool = False) -> Iterator[None]:
+  """Holds a folder's lock, which ends with the process at the latest.
+
+  Args:
+    folder: it must exist; it keeps a file `.lock`.
+    busy: what to say if another process holds the lock.
+    wait: say it on stderr and wait, instead of raising it.
+
+  Raises:
+    OSError: another process holds the lock.
+  """
+  with (folder / ".lock").open("w") as lock:
+    try:
+      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      if not wait:
+        raise OSError(busy) from None
+      print(busy, file=sys.stderr, flush=True)
+      fcntl.flock(lock, fcntl.LOCK_EX)
+    yield
 
 
 def run(function: Callable[[Any], Any], jobs: Sequence[Any], processes: int, label: str) -> list[Any]:
@@ -118,12 +160,13 @@ def stream(function: Callable[[Any], Any], jobs: Sequence[Any], processes: int, 
 
 
 def _spawned(function: Callable[[Any], Any], jobs: Sequence[Any], processes: int) -> Iterator[Any]:
+  _start_tracker()
   context = multiprocessing.get_context("spawn")
   pool = futures.ProcessPoolExecutor(processes, mp_context=context, initializer=_start_worker)
   waiting = collections.deque()
   try:
     for job in jobs:
-      waiting.append(pool.submit(function, job))
+      waiting.append(_submit(pool, function, job))
       if len(waiting) == _AHEAD * processes:
         yield waiting.popleft().result()
     while waiting:
@@ -131,7 +174,7 @@ def _spawned(function: Callable[[Any], Any], jobs: Sequence[Any], processes: int
   except futures.process.BrokenProcessPool:
     raise OSError("a worker process was killed; is the machine out of memory? try fewer --processes") from None
   except BaseException:
-    # What they are at is lost anyway: a file is whole or not there.
+    # What they are at is lost anyway, and `_do` sees to it that no half of it stays.
     for worker in multiprocessing.active_children():
       worker.terminate()
     raise
@@ -139,8 +182,44 @@ def _spawned(function: Callable[[Any], Any], jobs: Sequence[Any], processes: int
     pool.shutdown(cancel_futures=True)
 
 
+def _submit(pool: futures.ProcessPoolExecutor, function: Callable[[Any], Any], job: Any) -> futures.Future:
+  """Hands a job to a pool, which may start a process for it; that inherits that ^C is the first process's to handle."""
+  before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+  try:
+    return pool.submit(_do, function, job)
+  finally:
+    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def _start_tracker() -> None:
+  """Starts the process that frees what a killed parent leaves; it does, so nobody needs its warning about it."""
+  sys.warnoptions.append("ignore:resource_tracker")
+  try:
+    resource_tracker.ensure_running()
+  finally:
+    sys.warnoptions.pop()
+
+
+class _Terminated(BaseException):
+  """SIGTERM while a job is running."""
+
+
+def _do(function: Callable[[Any], Any], job: Any) -> Any:
+  """Runs a job in a worker; one that is terminated cleans up first, as after any error."""
+  signal.signal(signal.SIGTERM, _terminate)
+  try:
+    return function(job)
+  except _Terminated:
+    os._exit(1)
+  finally:
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+
+
+def _terminate(*_: Any) -> None:
+  raise _Terminated
+
+
 def _start_worker() -> None:
-  signal.signal(signal.SIGINT, signal.SIG_IGN)  # ^C is the first process's to handle
   os.environ["TOKENIZERS_PARALLELISM"] = "false"  # the processes are the parallelism
   threading.Thread(target=_die_with_parent, daemon=True).start()
 
