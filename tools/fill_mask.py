@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from data.rows import layout, pad
 from data.tokenizers import Tokenizer
 from data.wordpiece import MASK
 from models.pretraining import PretrainingModel
@@ -23,10 +24,10 @@ from tools import cli
 def encode(text: str, tokenizer: Tokenizer) -> np.ndarray:
   """Returns the ids of [CLS] text [SEP], where each "[MASK]" in the text is the mask. int32 [length]."""
   first, *others = (tokenizer.encode(part) for part in text.split(MASK))
-  ids = [tokenizer.cls_id, *first]
+  ids = [*first]
   for part in others:
     ids += [tokenizer.mask_id, *part]
-  return np.asarray([*ids, tokenizer.sep_id], np.int32)
+  return layout(tokenizer, ids)
 
 
 def fill_mask(pretrained: Pretrained, texts: Sequence[str], top_k: int) -> list[list[list[tuple[str, float]]]]:
@@ -44,19 +45,13 @@ def fill_mask(pretrained: Pretrained, texts: Sequence[str], top_k: int) -> list[
       raise ValueError(f"a text of {len(row)} tokens, more than the model's {config.max_length}: {text[:60]!r}…")
   blanks = [np.flatnonzero(row == tokenizer.mask_id) for row in rows]
   probabilities = _probabilities(
-    pretrained, _pad(rows, tokenizer.pad_id), _pad([row >= 0 for row in rows], 0), _pad(blanks, 0)
+    pretrained, pad(rows, tokenizer.pad_id), pad([row >= 0 for row in rows], 0), pad(blanks, 0)
   )
   results = []
   for row, blank in zip(probabilities, blanks, strict=True):
     best = np.argsort(-row[: len(blank)], axis=-1, kind="stable")[:, :top_k]
     results.append([[(tokenizer.pieces[i], float(p[i])) for i in ids] for ids, p in zip(best, row, strict=False)])
   return results
-
-
-def _pad(rows: Sequence[np.ndarray], value: int) -> np.ndarray:
-  """int32 [rows, longest]: the rows, filled up with `value`."""
-  length = max(map(len, rows))
-  return np.stack([np.pad(row.astype(np.int32), (0, length - len(row)), constant_values=value) for row in rows])
 
 
 def _probabilities(pretrained: Pretrained, tokens: np.ndarray, sequence_ids: np.ndarray, positions: np.ndarray):
