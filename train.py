@@ -31,7 +31,7 @@ from objectives.objective import Batch, Objective, Params
 from objectives.vocabulary import Vocabulary
 from pretrained.load import fill, load
 from training import loop, optimizer, settings, sharding, state
-from training.checkpoint import Checkpoints
+from training.checkpoint import Checkpoints, saved_steps
 from training.memory import keep_freed_memory
 from training.programs import compile_stage
 from training.report import Reporter
@@ -161,19 +161,21 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict, list[St
   # ------------------------------------------------------------------ is the workdir this run's?
   resolved = settings.as_json(config, parts.facts)
   settings.check_identity(workdir, resolved)
+
+  # ------------------------------------------------------------------ state: this workdir's, else from init_from,
+  # else from the seed
+  now = None
+  if not saved_steps(workdir):  # made before anything is written, for init_from may not fit
+    now = state.create(parts.objective, tx, stages[0].batch_size, config.seed, mesh)
+    now = now.replace(params=parts.initial(now.params))
   if jax.process_index() == 0:
     os.makedirs(workdir, exist_ok=True)
     settings.write(workdir, resolved)
     parts.save_assets(workdir)
-
-  # ------------------------------------------------------------------ state: this workdir's, else from init_from,
-  # else from the seed
   checkpoints = Checkpoints(workdir, config.keep_last, config.keep_best)
-  rows_at = lambda at: next((stage for stage in stages if at <= stage.stop), stages[-1]).batch_size
-  now = checkpoints.restore(lambda at: state.abstract(parts.objective, tx, rows_at(at), mesh))
   if now is None:
-    now = state.create(parts.objective, tx, stages[0].batch_size, config.seed, mesh)
-    now = now.replace(params=parts.initial(now.params))
+    rows_at = lambda at: next((stage for stage in stages if at <= stage.stop), stages[-1]).batch_size
+    now = checkpoints.restore(lambda at: state.abstract(parts.objective, tx, rows_at(at), mesh))
   first = int(now.step)
 
   # ------------------------------------------------------------------ loop

@@ -123,7 +123,7 @@ def test_a_field_that_makes_no_sense_is_named_in_one_line_and_nothing_is_written
   with pytest.raises((ValueError, OSError), match=re.escape(said)) as raised:
     runs.run(tmp_path / "run", runs.config(prepared_corpus, **fields))
   assert len(str(raised.value).splitlines()) == 1
-  assert not (tmp_path / "run" / "metrics.jsonl").exists()
+  assert not (tmp_path / "run").exists()
 
 
 def test_a_corpus_may_move_and_another_text_is_refused_by_name(prepared_corpus, tmp_path):
@@ -154,4 +154,5 @@ def test_a_run_starts_from_another_runs_weights(straight, prepared_corpus, tmp_p
 
 def test_weights_that_do_not_fit_are_refused_by_name(straight, prepared_corpus, tmp_path):
   with pytest.raises(ValueError, match=r"config\.init_from: .* has shape .* there and .* in this run"):
-    runs.run(tmp_path, runs.config(prepared_corpus, init_from=str(straight), model__intermediate_size=128))
+    runs.run(tmp_path / "run", runs.config(prepared_corpus, init_from=str(straight), model__intermediate_size=128))
+  assert not (tmp_path / "run").exists()

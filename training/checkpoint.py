@@ -7,7 +7,8 @@ optimizer state, carry).
 import os
 import shutil
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -63,31 +64,20 @@ class Checkpoints:
     if not self._manager.save(step, args=items, metrics=metrics):
       raise RuntimeError(f"the checkpoint of step {step} was refused; is a newer one in {self._folder}?")
 
-  def restore(self, abstract: Callable[[int], TrainState]) -> TrainState | None:
-    """Returns the newest whole state, placed as `abstract(its step)` says, or None if there is none.
+  def restore(self, abstract: Callable[[int], TrainState]) -> TrainState:
+    """Returns the newest whole state of those in `saved_steps`, placed as `abstract(its step)` says.
 
     A damaged checkpoint is moved to DIR/damaged/STEP, with one line, and the one before is taken.
 
     Raises:
       ValueError: there are checkpoints, and none can be read; nothing is moved.
     """
-    damaged = {}
-    for step in sorted(self._manager.all_steps(), reverse=True):
-      try:
-        state = self._restore(step, abstract(step))
-      except Exception as error:  # Orbax has no public class for a damaged file
-        damaged[step] = first_line(error)
-        continue
-      for bad_step, reason in damaged.items():
-        target = self._set_aside(bad_step)
-        print(f"checkpoint {bad_step} is damaged and was moved to {target} ({reason})", file=sys.stderr)
-      return state
-    if damaged:
-      step, reason = max(damaged.items())
-      raise ValueError(
-        f"no checkpoint in {self._folder} can be read (step {step}: {reason}); delete the folder to start over"
-      )
-    return None
+    steps = saved_steps(os.path.dirname(self._folder))
+    read = lambda step: self._restore(step, abstract(step))
+    state, damaged = newest_whole(self._folder, steps, read, "delete the folder to start over")
+    for step, reason in damaged.items():
+      print(f"checkpoint {step} is damaged and was moved to {self._set_aside(step)} ({reason})", file=sys.stderr)
+    return state
 
   def _restore(self, step: int, abstract: TrainState) -> TrainState:
     rest = {"step": abstract.step, "opt_state": abstract.opt_state, "carry": abstract.carry}
@@ -139,15 +129,50 @@ def all_finite(tree) -> jax.Array:
   return jnp.stack([jnp.isfinite(x).all() for x in floats]).all() if floats else jnp.bool_(True)
 
 
-def restore_params(folder: str, abstract_params, step: int | None = None):
-  """Returns the parameters alone of a workdir's newest checkpoint (or of `step`).
+def saved_steps(folder: str) -> list[int]:
+  """Returns the steps of a workdir's checkpoints, the newest last."""
+  path = os.path.join(folder, "checkpoints")
+  return sorted(int(name) for name in os.listdir(path) if name.isdigit()) if os.path.isdir(path) else []
+
+
+def newest_whole(folder: str, steps: Iterable[int], read: Callable[[int], Any], fix: str) -> tuple[Any, dict[int, str]]:
+  """Returns what `read` returns of the newest step that it can read, and why each newer one cannot be read.
+
+  Raises:
+    ValueError: none can be read; the message ends in `fix`.
+  """
+  damaged = {}
+  for step in sorted(steps, reverse=True):
+    try:
+      return read(step), damaged
+    except Exception as error:  # Orbax has no public class for a damaged file
+      damaged[step] = first_line(error)
+  step, reason = max(damaged.items())
+  raise ValueError(f"no checkpoint in {folder} can be read (step {step}: {reason}); {fix}")
+
+
+def restore_params(folder: str, abstract_params):
+  """Returns the parameters alone of a workdir's newest checkpoint whose parameters are whole.
+
+  Nothing in the workdir is touched: another process may be training there. A damaged checkpoint is passed over with one
+  line.
 
   Raises:
     FileNotFoundError: the workdir holds no checkpoint.
+    ValueError: there are checkpoints, and none can be read.
   """
   path = os.path.join(os.path.abspath(folder), "checkpoints")
-  with ocp.CheckpointManager(path) as manager:
-    step = manager.latest_step() if step is None else step
-    if step is None:
-      raise FileNotFoundError(f"{path} holds no checkpoint; train first, or name another workdir")
-    return manager.restore(step, args=ocp.args.Composite(params=ocp.args.StandardRestore(abstract_params))).params
+  if not (steps := saved_steps(folder)):
+    raise FileNotFoundError(f"{path} holds no checkpoint; train first, or name another workdir")
+  with ocp.StandardCheckpointer() as checkpointer:
+
+    def read(step: int):
+      params = checkpointer.restore(os.path.join(path, str(step), "params"), abstract_params)
+      if not bool(all_finite(params)):
+        raise ValueError("its numbers are damaged")
+      return params
+
+    params, damaged = newest_whole(path, steps, read, "name another workdir")
+  for step, reason in damaged.items():
+    print(f"checkpoint {step} in {path} is damaged and was passed over ({reason})", file=sys.stderr)
+  return params

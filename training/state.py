@@ -53,16 +53,8 @@ def abstract(objective: Objective, optimizer: optax.GradientTransformation, rows
 
 
 def create(
-  objective: Objective,
-  optimizer: optax.GradientTransformation,
-  rows: int,
-  seed: int,
-  mesh: Mesh,
-  params: Params | None = None,
+  objective: Objective, optimizer: optax.GradientTransformation, rows: int, seed: int, mesh: Mesh
 ) -> TrainState:
-  """Returns a fresh state placed on the mesh, from `params` where given (a released checkpoint), else from the seed."""
+  """Returns a fresh state placed on the mesh."""
   places = jax.tree.map(lambda x: x.sharding, abstract(objective, optimizer, rows, mesh))
-  state = jax.jit(lambda: init(objective, optimizer, rows, seed), out_shardings=places)()
-  if params is not None:
-    state = state.replace(params=jax.device_put(params, places.params))
-  return state
+  return jax.jit(lambda: init(objective, optimizer, rows, seed), out_shardings=places)()

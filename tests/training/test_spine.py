@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -191,22 +192,24 @@ def test_two_processes_train_as_one(whole, tmp_path):
   close(series(tmp_path / "run"), series(whole), rtol=2e-5)
 
 
-@pytest.mark.parametrize("damage", ["truncated", "emptied", "metadata"])
+DAMAGE = ("truncated", "emptied", "metadata")
+
+
+def spoil(checkpoint_folder, damage: str) -> None:
+  """Damages the files of a checkpoint in one of the ways DAMAGE."""
+  for file in [path for path in checkpoint_folder.rglob("*") if path.is_file()]:
+    if damage == "truncated" and "ocdbt" not in file.name and "/d/" in str(file):
+      os.truncate(file, file.stat().st_size // 2)
+    elif damage == "emptied":
+      os.truncate(file, 0)
+    elif damage == "metadata" and "METADATA" in file.name:
+      file.unlink()
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path, damage, capsys):
   run(tmp_path)
-  files = sorted((tmp_path / "checkpoints" / "20").rglob("*"), key=lambda p: -p.stat().st_size if p.is_file() else 1)
-  if damage == "truncated":
-    for file in files:
-      if file.is_file() and "ocdbt" not in file.name and "/d/" in str(file):
-        os.truncate(file, file.stat().st_size // 2)
-  elif damage == "emptied":
-    for file in files:
-      if file.is_file():
-        os.truncate(file, 0)
-  else:
-    for file in files:
-      if file.is_file() and "METADATA" in file.name:
-        file.unlink()
+  spoil(tmp_path / "checkpoints" / "20", damage)
   capsys.readouterr()
   again = run(tmp_path)
   assert again == series(whole)
@@ -218,12 +221,36 @@ def test_a_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path, dama
 
 def test_checkpoints_that_cannot_be_read_at_all_are_an_error_and_stay(tmp_path):
   run(tmp_path, steps=5)
-  for file in (tmp_path / "checkpoints").rglob("*"):
-    if file.is_file():
-      os.truncate(file, 0)
+  spoil(tmp_path / "checkpoints", "emptied")
   with pytest.raises(ValueError, match=r"no checkpoint in .* can be read"):
     run(tmp_path)
   assert (tmp_path / "checkpoints" / "5").exists()
+
+
+def weights(workdir) -> np.ndarray:
+  here = jax.sharding.SingleDeviceSharding(jax.devices()[0])
+  shape = jax.ShapeDtypeStruct((1, toy.WIDTH, toy.WIDTH), np.float32, sharding=here)
+  bias = jax.ShapeDtypeStruct((), np.float32, sharding=here)
+  return np.asarray(checkpoint.restore_params(str(workdir), {"layers": {"kernel": shape}, "bias": bias})["bias"])
+
+
+@pytest.mark.parametrize("damage", ["truncated", "emptied"])
+def test_weights_alone_fall_back_too_and_nothing_is_moved(tmp_path, damage, capsys):
+  run(tmp_path, steps=15, **{"optimizer.decay": "constant"})
+  before = weights(tmp_path)
+  run(tmp_path, steps=20, **{"optimizer.decay": "constant"})
+  assert weights(tmp_path) != before
+  spoil(tmp_path / "checkpoints" / "20", damage)
+  files = sorted(tmp_path.rglob("*"))
+  capsys.readouterr()
+  assert weights(tmp_path) == before
+  said = capsys.readouterr().err.splitlines()
+  assert len(said) == 1
+  assert re.match(r"checkpoint 20 in .* is damaged and was passed over \(.+\)$", said[0])
+  assert sorted(tmp_path.rglob("*")) == files
+  spoil(tmp_path / "checkpoints", "emptied")
+  with pytest.raises(ValueError, match=r"^no checkpoint in .* can be read \(step 20: .*\); name another workdir$"):
+    weights(tmp_path)
 
 
 def test_a_full_disk_ends_in_one_line_and_leaves_the_last_checkpoint(tmp_path, monkeypatch):
