@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import functools
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import jax
@@ -67,7 +68,7 @@ def make_rows(
   rows, empty, long = [], [], []
   texts = iter(texts)
   with tqdm.tqdm(desc="tokens", unit="line", disable=None) as progress:
-    while some := [text for text, _ in zip(texts, range(_ENCODED_AT_ONCE), strict=False)]:
+    while some := list(itertools.islice(texts, _ENCODED_AT_ONCE)):
       for words, ids in _encoded(tokenizer, some, by_words):
         if not all(len(piece) for segment in ids for piece in segment) or not all(ids):
           empty.append(len(rows) + 1)

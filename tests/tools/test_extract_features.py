@@ -161,8 +161,9 @@ def test_words(run, how):
 
 
 def test_windows_change_nothing(run, monkeypatch):
-  """Results are written line by line in order, however few may wait."""
+  """Results are written line by line in order, however few may wait and however few lines are read at once."""
   expected = dict(np.load(run("--layers=all")))
+  monkeypatch.setattr(features, "_ENCODED_AT_ONCE", 2)
   monkeypatch.setattr(features, "_WINDOW", 700)
   found = dict(np.load(run("--layers=all", "--batch_tokens=32")))
   assert found.keys() == expected.keys()
