@@ -166,7 +166,8 @@ def _spawned(function: Callable[[Any], Any], jobs: Sequence[Any], processes: int
   waiting = collections.deque()
   try:
     for job in jobs:
-      waiting.append(_submit(pool, function, job))
+      with _uninterrupted():  # this may start a process
+        waiting.append(pool.submit(_do, function, job))
       if len(waiting) == _AHEAD * processes:
         yield waiting.popleft().result()
     while waiting:
@@ -182,13 +183,22 @@ def _spawned(function: Callable[[Any], Any], jobs: Sequence[Any], processes: int
     pool.shutdown(cancel_futures=True)
 
 
-def _submit(pool: futures.ProcessPoolExecutor, function: Callable[[Any], Any], job: Any) -> futures.Future:
-  """Hands a job to a pool, which may start a process for it; that inherits that ^C is the first process's to handle."""
-  before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+@contextlib.contextmanager
+def _uninterrupted() -> Iterator[None]:
+  """Keeps ^C until the context ends; a process started in it never sees ^C, which is the first one's to handle."""
+  if threading.current_thread() is not threading.main_thread():
+    yield
+    return
+  seen = []
+  handler = signal.signal(signal.SIGINT, lambda *args: seen.append(args))  # another thread may be told
+  mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})  # a new process inherits this
   try:
-    return pool.submit(_do, function, job)
+    yield
   finally:
-    signal.pthread_sigmask(signal.SIG_SETMASK, before)
+    signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+    signal.signal(signal.SIGINT, handler)
+  if seen and callable(handler):
+    handler(*seen[0])
 
 
 def _start_tracker() -> None:

@@ -6,6 +6,7 @@ import os
 import pathlib
 import pickle
 import random
+import signal
 import subprocess
 import sys
 import time
@@ -204,7 +205,7 @@ def test_a_folder_of_something_else_is_left_alone(splits, tmp_path, undisturbed)
 
 
 def test_two_preparations_do_not_meet(splits, tmp_path):
-  with prepare._locked(tmp_path), pytest.raises(OSError, match="another preparation is at work"):
+  with shards.locked(tmp_path, "mine"), pytest.raises(OSError, match="another preparation is at work"):
     prepared(splits, tmp_path)
 
 
@@ -286,16 +287,60 @@ shards.run(report_and_sleep, range(2), 2, "test")
 
 
 def report_and_sleep(job):
-  print(os.getpid(), flush=True)
+  os.write(1, f"{os.getpid()}\n".encode())  # at once: two write to one pipe
   time.sleep(60)
 
 
 def test_workers_end_with_a_killed_parent():
-  parent = subprocess.Popen([sys.executable, "-c", ORPHANS], cwd=ROOT, stdout=subprocess.PIPE, text=True)
+  command = [sys.executable, "-c", ORPHANS]
+  parent = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
   workers = [psutil.Process(int(parent.stdout.readline())) for _ in range(2)]
   parent.kill()
   parent.wait()
   assert not psutil.wait_procs(workers, timeout=10)[1]
+  assert parent.stderr.read() == ""  # read to its end: all that the parent started is gone
+
+
+INTERRUPTED = """
+from data import shards
+from tests.data.test_prepare import report_and_sleep
+from tools import cli
+print("ready", flush=True)
+cli.run(lambda: shards.run(report_and_sleep, range(2), 2, "test"))
+"""
+
+
+@pytest.mark.parametrize("workers", ["starting", "working"])
+def test_an_interrupt_is_quiet(workers):
+  command = [sys.executable, "-c", INTERRUPTED]
+  pipe = subprocess.PIPE
+  parent = subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+  assert parent.stdout.readline() == "ready\n"
+  if workers == "working":
+    assert all(parent.stdout.readline() for _ in range(2))
+  else:
+    while len(psutil.Process(parent.pid).children()) < 2:  # the tracker and a worker
+      time.sleep(0.01)
+  os.killpg(parent.pid, signal.SIGINT)  # as a terminal does
+  assert (parent.communicate()[1], parent.returncode) == ("", 130)
+
+
+def write_until_stopped(path):
+  """Two write at once; the first fails when both have begun, the other would write for a minute."""
+  with shards.record_writer(path) as write:
+    while len(list(path.parent.glob("*.partial"))) < 2:
+      time.sleep(0.01)
+    if path.name == "0":
+      raise ValueError("full")
+    for _ in range(6000):
+      write(b"record")
+      time.sleep(0.01)
+
+
+def test_terminated_workers_leave_no_half(tmp_path):
+  with pytest.raises(ValueError, match="full"):
+    shards.run(write_until_stopped, [tmp_path / "0", tmp_path / "1"], 2, "test")
+  assert not list(tmp_path.iterdir())
 
 
 def die(job):
