@@ -2,13 +2,9 @@
 
 Three ways in (Wikipedia articles that come with a package, files of text, any TFDS data set by its name), and one way
 out: each split as `Documents`, a random-access sequence of texts.
-
-TFDS's own writer holds up to 1 GB in memory, and where order is kept everything beyond that lands in one bucket that is
-sorted in memory. So the two builders here write part by part, each part a stream, in several processes.
 """
 
 import bz2
-import contextlib
 import dataclasses
 import functools
 import hashlib
@@ -16,20 +12,17 @@ import importlib.util
 import json
 import pathlib
 import re
-import shutil
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
 
 import tensorflow_datasets as tfds
 from etils import epath
-from tensorflow_datasets.core import dataset_builder
+from google.protobuf import message
 from tensorflow_datasets.proto import tf_example_pb2
 
-from data import documents, shards
+from data import documents, parts
 
 TRAIN, HELDOUT = "train", "heldout"
 
-_FEATURES = tfds.features.FeaturesDict({"id": tfds.features.Text(), "text": tfds.features.Text()})
 _PART_BYTES = 64 << 20
 _FETCH_BYTES = 4 << 20  # text fetched at a time
 
@@ -76,9 +69,18 @@ class Documents:
     source = builder.as_data_source(split=self.split, deserialize_method=tfds.decode.DeserializeMethod.RAW_BYTES)
     step = int(min(max(_FETCH_BYTES / self.example_bytes, 1), 2048))  # one by one costs six times as much
     for first in range(start, stop, step):
-      for record in source.__getitems__(range(first, min(first + step, stop))):
-        features = tf_example_pb2.Example.FromString(record).features.feature
-        yield features[self.field].bytes_list.value[0].decode()
+      yield from self._texts(source, range(first, min(first + step, stop)))
+
+  def _texts(self, source: Sequence[bytes], wanted: range) -> list[str]:
+    try:
+      # A cut file yields empty records.
+      examples = map(tf_example_pb2.Example.FromString, source.__getitems__(wanted))
+      return [example.features.feature[self.field].bytes_list.value[0].decode() for example in examples]
+    except (RuntimeError, ValueError, IndexError, message.DecodeError):
+      raise ValueError(
+        f"{self.folder}: the documents cannot be read, a file is missing or damaged; delete the folder and run the "
+        "same command again, which builds it anew"
+      ) from None
 
   def parts(self, part_bytes: int, sample_bytes: int = 0) -> list[tuple[int, int]]:
     """Returns (start, stop) of parts of about `part_bytes`, in order.
@@ -156,7 +158,9 @@ def tfds_corpus(
     raise ValueError(f"TFDS has no data set {name!r}: {_first_line(error)}") from None
   if not builder.is_prepared():
     try:
-      builder.download_and_prepare(file_format="array_record")
+      with parts.alone(builder.data_path):
+        builder.download_and_prepare(file_format="array_record")
+      builder = tfds.builder(name, data_dir=data_dir)  # another process may have built what this one had not found
     except Exception as error:  # whatever the data set's own code raises
       raise ValueError(f"TFDS cannot prepare {name}: {type(error).__name__}: {_first_line(error)}") from error
   if builder.info.file_format == tfds.core.FileFormat.TFRECORD and not importlib.util.find_spec("tensorflow"):
@@ -185,12 +189,12 @@ def _hold_out_last(train: Documents, fraction: float) -> dict[str, Documents]:
     return {TRAIN: train}
   cut = train.stop - max(1, round(len(train) * fraction))
   if cut == train.start:
-    raise ValueError(f"{train.split} is too small to hold out {fraction}")
+    raise ValueError(f"{train.split} is too small for --heldout={fraction}; give a smaller one, or --heldout_split")
   return {TRAIN: dataclasses.replace(train, stop=cut), HELDOUT: dataclasses.replace(train, start=cut)}
 
 
-def _built(builder: "_PartsBuilder") -> dict[str, Documents]:
-  builder.download_and_prepare()
+def _built(builder: parts.PartsBuilder) -> dict[str, Documents]:
+  builder.build()
   return {split: _documents(builder, split, "text") for split in builder.info.splits}
 
 
@@ -208,93 +212,6 @@ def _documents(builder: tfds.core.DatasetBuilder, split: str, field: str) -> Doc
 
 def _first_line(error: Exception) -> str:
   return next(iter(str(error).strip().strip("'\"").splitlines()), "")
-
-
-class _Part(Protocol):
-  """A piece of a corpus, to be written by one process; it must pickle."""
-
-  def examples(self) -> Iterator[tuple[str, str, str]]:
-    """Yields (split, id, text)."""
-
-
-class _PartsBuilder(dataset_builder.FileReaderBuilder, skip_registration=True):
-  """A TFDS builder that writes its parts, in order, as shards; an interrupted build continues where it stopped."""
-
-  VERSION = tfds.core.Version("1.0.0")
-  # TFDS 4.9 looks this up with the importlib_resources package, which it does not install.
-  code_path = epath.Path(__file__)
-
-  def __init__(self, *, processes: int = 1, **kwargs: Any):
-    self._processes = processes
-    super().__init__(file_format="array_record", **kwargs)
-
-  def parts(self) -> Sequence[_Part]:
-    raise NotImplementedError
-
-  def split_names(self) -> Sequence[str]:
-    return TRAIN, HELDOUT
-
-  def _info(self) -> tfds.core.DatasetInfo:
-    return tfds.core.DatasetInfo(
-      builder=self, description=type(self).__doc__, features=_FEATURES, disable_shuffling=True
-    )
-
-  def _log_download_bytes(self) -> None:
-    """Nothing is downloaded, so TFDS has nothing to say."""
-
-  _log_download_done = _log_download_bytes
-
-  def _download_and_prepare(self, dl_manager: Any, download_config: Any = None) -> None:
-    del dl_manager, download_config
-    # TFDS removes `data_path` when a build fails; what is finished waits beside it for the next attempt.
-    target = pathlib.Path(self.data_path)
-    finished = target.parent / "unfinished"
-    finished.mkdir(parents=True, exist_ok=True)
-    for killed in target.parent.glob("incomplete.*"):
-      if killed != target:
-        shutil.rmtree(killed)
-    jobs = [(part, finished, number) for number, part in enumerate(self.parts())]
-    counts = shards.run(_write_part, jobs, self._processes, "documents")
-    infos = []
-    for split in self.split_names():
-      numbers = [i for i, part in enumerate(counts) if split in part]
-      if not numbers:
-        raise ValueError(f"no documents in the {split} split: the files are empty, or too few for what is held out")
-      template = self._get_filename_template(split)
-      for shard, number in enumerate(numbers):
-        path = template.sharded_filepath(shard_index=shard, num_shards=len(numbers))
-        _part_file(finished, split, number).replace(path)
-      lengths, sizes = zip(*(counts[i][split] for i in numbers), strict=True)
-      infos.append(
-        tfds.core.SplitInfo(name=split, shard_lengths=list(lengths), num_bytes=sum(sizes), filename_template=template)
-      )
-    self.info.set_splits(tfds.core.SplitDict(infos))
-    shutil.rmtree(finished)
-
-
-def _part_file(folder: pathlib.Path, split: str, number: int) -> pathlib.Path:
-  return folder / f"{split}-{number:05d}.array_record"
-
-
-def _write_part(job: tuple[_Part, pathlib.Path, int]) -> dict[str, list[int]]:
-  """Writes one part, unless that was done before, and returns {split: [examples, bytes]}."""
-  part, folder, number = job
-  done = folder / f"part-{number:05d}.json"
-  if done.exists():
-    return json.loads(done.read_text())
-  serializer = tfds.core.ExampleSerializer(_FEATURES.get_serialized_info())
-  counts, writers = {}, {}
-  with contextlib.ExitStack() as stack:
-    for split, key, text in part.examples():
-      if split not in writers:
-        writers[split] = stack.enter_context(shards.record_writer(_part_file(folder, split, number)))
-        counts[split] = [0, 0]
-      record = serializer.serialize_example(_FEATURES.encode_example({"id": key, "text": text}))
-      writers[split](record)
-      counts[split][0] += 1
-      counts[split][1] += len(record)
-  shards.write_json(done, counts)
-  return counts
 
 
 @dataclasses.dataclass(frozen=True)
@@ -331,10 +248,10 @@ class TextFilesConfig(tfds.core.BuilderConfig):
     return cls(name=name, files=files, fmt=fmt, heldout=heldout, heldout_files=heldout_files)
 
 
-class TextFiles(_PartsBuilder):
+class TextFiles(parts.PartsBuilder):
   """Documents from files of text."""
 
-  def parts(self) -> Sequence[_Part]:
+  def parts(self) -> Sequence[parts.Part]:
     config = self.builder_config
     groups = functools.partial(documents.cut, fmt=config.fmt, part_bytes=_PART_BYTES)
     return [
@@ -344,6 +261,22 @@ class TextFiles(_PartsBuilder):
 
   def split_names(self) -> Sequence[str]:
     return (TRAIN, HELDOUT) if self.builder_config.heldout or self.builder_config.heldout_files else (TRAIN,)
+
+  def why_empty(self, split: str) -> str:
+    config = self.builder_config
+    if config.heldout_files:
+      files, flag = (config.heldout_files, "--heldout_input") if split == HELDOUT else (config.files, "--input")
+      return f"{_named(files)} ({flag}) hold no text" if files else "--heldout_input matches all files of --input"
+    if config.heldout:
+      return (
+        f"{_named(config.files)} hold no text, or so few documents that none is left for it with "
+        f"--heldout={config.heldout:g}; give more text or another --heldout"
+      )
+    return f"{_named(config.files)} hold no text"
+
+
+def _named(files: Sequence[str]) -> str:
+  return ", ".join(files) if len(files) <= 3 else f"{files[0]}, {files[1]} and {len(files) - 2} more files"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -369,13 +302,19 @@ def _prose(text: str) -> str:
   return "\n".join(line for line in lines if line[:1] not in "=|!{}*#:;" and len(line.split()) >= _MIN_LINE_WORDS)
 
 
-class WikipediaSample(_PartsBuilder):
+class WikipediaSample(parts.PartsBuilder):
   """Articles of the English Wikipedia that the gensim package carries for its tests, without their markup."""
 
-  def parts(self) -> Sequence[_Part]:
+  def parts(self) -> Sequence[parts.Part]:
     gensim = importlib.util.find_spec("gensim")
     if gensim is None:
       raise ValueError(
         "wikipedia_sample comes with gensim, which is missing: pip install -r requirements-quickstart.txt"
       )
     return [_WikipediaPart(str(pathlib.Path(gensim.origin).parent / _WIKIPEDIA_FILE))]
+
+  def split_names(self) -> Sequence[str]:
+    return TRAIN, HELDOUT
+
+  def why_empty(self, split: str) -> str:
+    return f"gensim's {_WIKIPEDIA_FILE} is damaged; install gensim again"

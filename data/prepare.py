@@ -13,9 +13,7 @@ the corpus is. Copies are dropped across splits too, and the held-out split keep
 """
 
 import collections
-import contextlib
 import dataclasses
-import fcntl
 import functools
 import hashlib
 import io
@@ -82,7 +80,7 @@ def prepare(
   folder = pathlib.Path(output)
   plan = _Plan(folder, dict(splits), sentence_rule, language, shard_bytes)
   folder.mkdir(parents=True, exist_ok=True)
-  with _locked(folder):
+  with shards.locked(folder, f"another preparation is at work in {folder}"):
     _claim(plan, tokenizer)
     if not (folder / corpus.INDEX_FILE).exists():
       plan.unfinished.mkdir(exist_ok=True)
@@ -168,16 +166,6 @@ class _Job:
 
   def texts(self) -> Iterator[str]:
     return self.plan.splits[self.split].read(*self.range)
-
-
-@contextlib.contextmanager
-def _locked(folder: pathlib.Path) -> Iterator[None]:
-  with (folder / ".lock").open("w") as lock:
-    try:
-      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-      raise OSError(f"another preparation is at work in {folder}") from None
-    yield
 
 
 def _claim(plan: _Plan, tokenizer: Tokenizer) -> None:

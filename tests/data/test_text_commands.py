@@ -132,9 +132,13 @@ def test_documents_of_one_sentence_are_told(command, tmp_path, vocabulary):
   ("content", "args", "message"),
   [
     (None, [], "no file matches"),
-    (b"", [], "no documents in the train split"),
-    (b"\n \n\n", [], "no documents in the train split"),
-    (b"one document\n", ["--heldout=0.5"], "split: the files are empty, or too few for what is held out"),
+    (b"", [], "a.txt hold no text"),
+    (b"\n \n\n", [], "no documents in the train split: "),
+    (
+      b"one document\n",
+      ["--heldout=0.5"],
+      "a.txt hold no text, or so few documents that none is left for it with --heldout=0.5",
+    ),
     (b"\x7fELF\0\0\0", [], "a.txt, line 1: holds a NUL byte: is it a binary file?"),
     (b"fine\n\xff\n", [], "a.txt, line 2: byte 0xff is not UTF-8"),
     (

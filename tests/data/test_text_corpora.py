@@ -1,16 +1,23 @@
 """Corpora are TFDS data sets: documents in order, splits without overlap, interrupted builds continued."""
 
+import functools
 import json
 import pathlib
+import re
+import subprocess
 import sys
+import threading
+import time
 
 import numpy as np
 import pytest
 import tensorflow_datasets as tfds
 
-from data import corpora, documents, shards
+from data import corpora, documents, parts, shards
 from data.corpora import HELDOUT, TRAIN
 from data.documents import Format
+
+ROOT = pathlib.Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -75,12 +82,24 @@ def test_other_files_or_rules_are_another_corpus(files, data_dir, tmp_path):
 @pytest.mark.parametrize("kwargs", [{}, {"heldout": 0.5}])
 def test_files_without_documents(tmp_path, data_dir, kwargs):
   (tmp_path / "empty.txt").write_text("\n \n")
-  with pytest.raises(ValueError, match="no documents in the train split"):
-    corpora.text_files([str(tmp_path / "empty.txt")], Format(), data_dir=data_dir, **kwargs)
   (tmp_path / "one.txt").write_text("Only one.")
-  if kwargs:
-    with pytest.raises(ValueError, match=r"no documents in the (train|heldout) split"):
-      corpora.text_files([str(tmp_path / "one.txt")], Format(), data_dir=data_dir, **kwargs)
+  for name in ["empty", "one"] if kwargs else ["empty"]:
+    for _ in range(2):  # a build that failed fails the same way again
+      with pytest.raises(
+        ValueError, match=rf"no documents in the \w+ split: {tmp_path}/{name}.txt hold no text"
+      ) as caught:
+        corpora.text_files([str(tmp_path / f"{name}.txt")], Format(), data_dir=data_dir, **kwargs)
+      assert ("--heldout=0.5" in str(caught.value)) == bool(kwargs)
+
+
+def test_held_out_files_without_documents(files, tmp_path, data_dir):
+  (tmp_path / "empty").write_text("\n")
+  for heldout_files, message in (
+    ([str(tmp_path / "empty")], r"heldout split: .*empty \(--heldout_input\) hold no text"),
+    (files, "train split: --heldout_input matches all files of --input"),
+  ):
+    with pytest.raises(ValueError, match=message):
+      corpora.text_files(files, Format(), heldout_files=heldout_files, data_dir=data_dir)
 
 
 def folder_bytes(folder):
@@ -102,7 +121,7 @@ def test_an_interrupted_build_continues(files, data_dir, tmp_path, monkeypatch):
   with pytest.raises(KeyboardInterrupt):
     corpora.text_files(files, Format(), heldout=0.2, data_dir=data_dir)
   config = pathlib.Path(whole[TRAIN].folder).parent.name
-  assert {path.name for path in (tmp_path / "tfds" / "text_files" / config).iterdir()} == {"unfinished"}
+  assert {path.name for path in (tmp_path / "tfds" / "text_files" / config).iterdir()} == {".lock", "unfinished"}
   # A killed process leaves TFDS's folder for what is incomplete, and half a file.
   (tmp_path / "tfds" / "text_files" / config / "incomplete.ABC_1.0.0").mkdir()
   (tmp_path / "tfds" / "text_files" / config / "unfinished" / "train-00002.array_record.partial").write_text("half")
@@ -111,7 +130,142 @@ def test_an_interrupted_build_continues(files, data_dir, tmp_path, monkeypatch):
   assert parts > 3
   assert len(reads) == parts + 1  # only the part it was at is read twice
   assert folder_bytes(rest[TRAIN].folder) == folder_bytes(whole[TRAIN].folder)
-  assert {path.name for path in (tmp_path / "tfds" / "text_files" / config).iterdir()} == {"1.0.0"}
+  assert {path.name for path in (tmp_path / "tfds" / "text_files" / config).iterdir()} == {".lock", "1.0.0"}
+
+
+# Every operation that gives a file its name or takes it away is, in turn, the one before which the process is killed,
+# or that fails; each time the same build is started again. The files, and the folder for the builds, are arguments.
+DISTURBED = """
+import errno, itertools, os, signal, sys
+from data import corpora
+from data.documents import Format
+corpora._PART_BYTES = 700
+CHANGES = {"os.link", "os.rename", "shutil.rmtree"}
+
+def kill():
+  os.kill(os.getpid(), signal.SIGKILL)
+
+def fail():
+  raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+def build(folder, disturb, at):
+  if child := os.fork():
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+  count = 0
+  def hook(event, args):
+    nonlocal count
+    if event in CHANGES:
+      count += 1
+      if count == at:
+        disturb()
+  sys.addaudithook(hook)
+  try:
+    corpora.text_files([sys.argv[1]], Format(), heldout=0.2, data_dir=folder)
+  except OSError as error:
+    os._exit(1 if error.errno == errno.ENOSPC else 2)
+  finally:
+    os._exit(3) if sys.exc_info()[0] else os._exit(0 if count < at else 4)
+
+# What TFDS loads on first use, the children inherit.
+try:
+  corpora.text_files([os.devnull], Format(), data_dir=f"{sys.argv[2]}/empty")
+except ValueError:
+  pass
+
+for disturb, ends in ((kill, {-9}), (fail, {1, 4})):
+  for at in itertools.count(1):
+    folder = f"{sys.argv[2]}/{disturb.__name__}{at}"
+    end = build(folder, disturb, at)
+    assert end in {0, *ends}, (disturb, at, end)
+    assert build(folder, None, 0) in (0, 4), (disturb, at)
+    if end == 0:
+      break
+  assert at > 12, (disturb, at)
+"""
+
+
+def test_whatever_ends_a_build_the_same_command_finishes_it(files, tmp_path, monkeypatch):
+  command = [sys.executable, "-c", DISTURBED, *files, str(tmp_path / "disturbed")]
+  done = subprocess.run(command, cwd=ROOT, capture_output=True, check=False)
+  assert done.returncode == 0, done.stderr.decode()
+  monkeypatch.setattr(corpora, "_PART_BYTES", 700)
+  open_corpus = functools.partial(corpora.text_files, files, Format(), heldout=0.2)
+  whole = open_corpus(data_dir=str(tmp_path / "whole"))
+  monkeypatch.setattr(corpora.TextFiles, "parts", None)  # all are finished
+  for folder in (tmp_path / "disturbed").glob("*[0-9]"):
+    for split, documents_ in open_corpus(data_dir=str(folder)).items():
+      assert str(documents_) == str(whole[split])
+      assert read(documents_) == read(whole[split])
+      assert {path.name for path in pathlib.Path(documents_.folder).parent.iterdir()} == {".lock", "1.0.0"}
+
+
+def test_without_links_parts_move(files, data_dir, tmp_path, monkeypatch):
+  whole = corpora.text_files(files, Format(), heldout=0.2, data_dir=str(tmp_path / "whole"))
+
+  def refuse(path, target):
+    raise PermissionError
+
+  monkeypatch.setattr(pathlib.Path, "hardlink_to", refuse)
+  moved = corpora.text_files(files, Format(), heldout=0.2, data_dir=data_dir)
+  assert folder_bytes(moved[TRAIN].folder) == folder_bytes(whole[TRAIN].folder)
+
+
+def test_a_part_counts_only_with_all_of_its_files(files, data_dir, monkeypatch):
+  monkeypatch.setattr(parts.PartsBuilder, "_join", lambda *args: 1 / 0)
+  with pytest.raises(ZeroDivisionError):
+    corpora.text_files(files, Format(), heldout=0.2, data_dir=data_dir)
+  monkeypatch.undo()
+  (record_file,) = pathlib.Path(data_dir).rglob("heldout-00000.array_record")
+  record_file.write_bytes(record_file.read_bytes()[:40_000])
+  (record_file,) = pathlib.Path(data_dir).rglob("train-00000.array_record")
+  record_file.unlink()
+  splits = corpora.text_files(files, Format(), heldout=0.2, data_dir=data_dir)
+  assert sorted(read(splits[TRAIN]) + read(splits[HELDOUT])) == sorted(ALL)
+
+
+@pytest.mark.parametrize("name", ["text_files", "tiny_text"])
+def test_of_two_commands_one_builds_and_the_other_waits(files, data_dir, monkeypatch, capsys, name):
+  """The second starts while the first is in the middle of it."""
+  builds, reads = [], []
+  if name == "text_files":
+    original, owner, method = documents.read, documents, "read"
+    open_corpus = functools.partial(corpora.text_files, files, Format(), data_dir=data_dir)
+  else:
+    original, owner, method = TinyText._generate_examples, TinyText, "_generate_examples"
+    open_corpus = functools.partial(corpora.tfds_corpus, "tiny_text", "body", data_dir=data_dir)
+  second = threading.Thread(target=lambda: builds.append(open_corpus()))
+
+  def read_slowly(*args):
+    reads.append(args)
+    if len(reads) == 1:
+      second.start()
+      said = ""
+      while "waiting" not in said and second.is_alive():
+        said += capsys.readouterr().err
+        time.sleep(0.01)
+      # Not the whole of it: TFDS shows its progress there.
+      assert re.search(rf"waiting for another command that is building {data_dir}/{name}/\S+\n", said)
+    yield from original(*args)
+
+  monkeypatch.setattr(owner, method, read_slowly)
+  builds.append(open_corpus())
+  second.join()
+  assert builds[0] == builds[1]
+  assert read(builds[0][TRAIN]) == read(builds[1][TRAIN])
+  assert len(reads) == (4 if name == "text_files" else 2)
+
+
+@pytest.mark.parametrize("damage", ["missing", "empty", "cut", "flipped"])
+def test_a_damaged_data_set_is_named(files, data_dir, damage):
+  train = corpora.text_files(files, Format(), data_dir=data_dir)[TRAIN]
+  (path,) = pathlib.Path(train.folder).glob("*.array_record*")
+  data = path.read_bytes()
+  flipped = data[:200] + bytes(byte ^ 255 for byte in data[200:600]) + data[600:]
+  path.unlink()
+  if damage != "missing":
+    path.write_bytes({"empty": b"", "cut": data[: len(data) // 2], "flipped": flipped}[damage])
+  with pytest.raises(ValueError, match=f"{train.folder}: the documents cannot be read, .*delete the folder and run"):
+    read(train)
 
 
 def test_a_split_may_be_missing_from_a_part(files, data_dir, monkeypatch):
@@ -165,7 +319,7 @@ def test_a_data_set_by_name(data_dir):
     ({"heldout_split": "test"}, "has no split 'test'"),
     ({"heldout_split": "validation", "heldout": 0.1}, "either a fraction to hold out or a split"),
     ({"heldout": 1.0}, "heldout=1.0 is no fraction"),
-    ({"train_split": "train[:1]", "heldout": 0.5}, r"train\[:1\] is too small to hold out 0.5"),
+    ({"train_split": "train[:1]", "heldout": 0.5}, r"train\[:1\] is too small for --heldout=0.5"),
     ({"train_split": "train[:0]"}, r"split 'train\[:0\]' is empty"),
   ],
 )
