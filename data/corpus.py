@@ -169,7 +169,8 @@ class Corpus:
     """
     corpus = cls(epath.Path(folder), split, CorpusIndex.read(folder))
     if split not in corpus.index.splits:
-      raise ValueError(f"{folder} has no split {split!r}; it has {', '.join(sorted(corpus.index.splits))}")
+      fix = "; prepare it again with --heldout=0.05, in another --output" if split == "heldout" else ""
+      raise ValueError(f"{folder} has no split {split!r}; it has {', '.join(sorted(corpus.index.splits))}{fix}")
     if not corpus.num_tokens:
       raise ValueError(f"{folder}: split {split!r} is empty")
     # A missing or cut file opens as an empty one, so nothing but the count would tell.

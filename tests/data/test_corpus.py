@@ -100,6 +100,12 @@ def test_unknown_split(folder):
     Corpus.open(folder, "test")
 
 
+def test_nothing_held_out(tmp_path):
+  write_corpus(tmp_path, {"train": DOCUMENTS})
+  with pytest.raises(ValueError, match=r"no split 'heldout'; it has train; prepare it again with --heldout=0\.05"):
+    Corpus.open(tmp_path, "heldout")
+
+
 def test_empty_split(tmp_path):
   write_corpus(tmp_path, {"train": DOCUMENTS, "heldout": []})
   with pytest.raises(ValueError, match="'heldout' is empty"):
