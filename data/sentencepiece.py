@@ -177,8 +177,9 @@ class SentencePiece:
 
   @functools.cached_property
   def num_bytes(self) -> np.ndarray:
-    """int32 [V]: UTF-8 bytes, "▁" not counted (so 0 for a lone "▁"); 1 for special pieces."""
-    sizes = [len(piece.replace(BLANK, "").encode()) for piece in self.pieces]
+    """int32 [V]: UTF-8 bytes, "▁" not counted unless it is all of the piece; 1 for special pieces."""
+    # Never 0: with such targets alone there would be no byte to divide bits by.
+    sizes = [len(piece.replace(BLANK, "").encode()) or 1 for piece in self.pieces]
     one = self.special | np.array([self._processor.is_byte(i) for i in range(len(self.pieces))])
     return np.where(one, 1, sizes).astype(np.int32)
 

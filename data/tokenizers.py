@@ -49,7 +49,7 @@ class Tokenizer(Protocol):
 
   @property
   def num_bytes(self) -> np.ndarray:
-    """int32 [V]: UTF-8 bytes of text a piece stands for; 1 for special pieces."""
+    """int32 [V]: UTF-8 bytes of text a piece stands for, at least 1; 1 for special pieces."""
 
   @property
   def fingerprint(self) -> str:

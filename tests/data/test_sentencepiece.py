@@ -154,7 +154,7 @@ def test_tables_of_the_vocabulary():
     assert tokenizer.pieces == (*family.special, "(", *pieces)
     assert tokenizer.vocab_size == n + 1 + len(pieces)
     assert tokenizer.word_start.tolist() == [True] * n + starts[name]
-    assert tokenizer.num_bytes.tolist() == [1] * n + [1, 0, 5, 3, 1, 2, 2, 2, 2, 1, 3, 2, 2]
+    assert tokenizer.num_bytes.tolist() == [1] * n + [1, 1, 5, 3, 1, 2, 2, 2, 2, 1, 3, 2, 2]
     text = "I(see-23"
     assert tokenizer.decode(tokenizer.encode(text)) == "I(<unk>-23"
   ids = lambda t: (t.pad_id, t.unk_id, t.cls_id, t.sep_id, t.mask_id)
