@@ -232,16 +232,13 @@ class SentencePiece:
 
   def save(self, folder: str | os.PathLike) -> None:
     """Writes `spiece.model` and `tokenizer_config.json` in Hugging Face layout."""
-    folder = pathlib.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     config = {
       "tokenizer_class": self.family.huggingface,
       "do_lower_case": self.lowercase,
       "remove_space": True,
       "keep_accents": self.keep_accents,
     }
-    tokenizer_config.write(folder, config)
-    (folder / FILE).write_bytes(self.model)
+    tokenizer_config.save(pathlib.Path(folder), config, FILE, self.model)
 
 
 def _begins_word(piece: str, lone_scripts: bool) -> bool:

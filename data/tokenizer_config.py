@@ -5,6 +5,8 @@ import json
 import pathlib
 from typing import Any
 
+from data import shards
+
 FILE = "tokenizer_config.json"
 LIBRARY_FILE = "tokenizer.json"
 
@@ -23,6 +25,22 @@ def read(path: pathlib.Path) -> dict[str, Any]:
     raise ValueError(f"{path}: not JSON ({error})") from None
 
 
-def write(folder: pathlib.Path, config: dict[str, Any]) -> None:
-  """Writes `tokenizer_config.json` in a folder."""
-  (folder / FILE).write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+def save(folder: pathlib.Path, config: dict[str, Any], name: str, vocabulary: bytes) -> None:
+  """Writes a folder's `tokenizer_config.json`, and then the file `name` with its vocabulary.
+
+  Whatever ends this early, the folder holds no vocabulary: never a piece of one, nor one beside another's settings.
+
+  Raises:
+    OSError: the disk is full.
+  """
+  settings = (json.dumps(config, indent=2) + "\n").encode()
+  if _holds(folder / FILE, settings) and _holds(folder / name, vocabulary):
+    return
+  folder.mkdir(parents=True, exist_ok=True)
+  (folder / name).unlink(missing_ok=True)
+  shards.write_bytes(folder / FILE, [settings])
+  shards.write_bytes(folder / name, [vocabulary])
+
+
+def _holds(path: pathlib.Path, content: bytes) -> bool:
+  return path.exists() and path.read_bytes() == content

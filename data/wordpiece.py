@@ -211,11 +211,9 @@ class WordPiece:
 
   def save(self, folder: str | os.PathLike) -> None:
     """Writes `vocab.txt` and `tokenizer_config.json` in Hugging Face layout."""
-    folder = pathlib.Path(folder)
-    folder.mkdir(parents=True, exist_ok=True)
     config = {"tokenizer_class": "BertTokenizer", "do_lower_case": self.lowercase}
-    tokenizer_config.write(folder, config)
-    (folder / FILE).write_bytes("".join(f"{piece}\n" for piece in self.pieces).encode())
+    vocabulary = "".join(f"{piece}\n" for piece in self.pieces)
+    tokenizer_config.save(pathlib.Path(folder), config, FILE, vocabulary.encode())
 
 
 def _continues(piece: str) -> bool:
