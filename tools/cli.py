@@ -1,6 +1,7 @@
 """What every command line shares: help with an example, and errors as one line on stderr."""
 
 import argparse
+import errno
 import sys
 from collections.abc import Callable
 
@@ -22,7 +23,9 @@ def run(main: Callable[[], None]) -> None:
   try:
     main()
   except (ValueError, OSError) as error:
-    print(f"error: {error}", file=sys.stderr)
+    full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
+    fix = "; free some space and run the same command again" if full else ""
+    print(f"error: {error}{fix}", file=sys.stderr)
     raise SystemExit(1) from None
   except KeyboardInterrupt:
     raise SystemExit(130) from None
