@@ -41,7 +41,8 @@ def add(parser: argparse.ArgumentParser) -> None:
   parser.add_argument(
     "--heldout",
     type=float,
-    help=f"fraction to hold out: with --input by a hash of each document, with --tfds the last [{_HELDOUT}]",
+    help=f"fraction to hold out: with --input by a hash of each document, with --tfds the last; give the "
+    f"vocabulary and the corpus the same [{_HELDOUT}]",
   )
   parser.add_argument("--data_dir", help="where TFDS keeps the documents [TFDS_DATA_DIR or ~/tensorflow_datasets]")
   parser.add_argument("--processes", type=int, default=_cores(), help="[%(default)s]")

@@ -4,7 +4,9 @@
   python -m tools.prepare_corpus --input 'books/*.txt' --documents=file --tokenizer=DIR --output=DIR
   python -m tools.prepare_corpus --tfds=wikipedia/20230601.en --tokenizer=DIR --output=DIR
 
-Interrupt it when you like: the same command again continues where it stopped, and ends with the same bytes.
+Give it the text, --heldout and --data_dir that tools.train_tokenizer got: both then hold out the same documents, and
+the text is read only once. Interrupt it when you like: the same command again continues where it stopped, and ends with
+the same bytes.
 """
 
 import time

@@ -5,7 +5,8 @@
   python -m tools.train_tokenizer --kind=sentencepiece --input 'books/*.txt' --documents=file --output=DIR
 
 WordPiece (BERT) writes vocab.txt, SentencePiece (ALBERT, XLNet) spiece.model, each with tokenizer_config.json, which
-Hugging Face's tokenizers read too. Held-out text is not read.
+Hugging Face's tokenizers read too. Held-out text is not read: give tools.prepare_corpus the same text and --heldout, so
+that both hold out the same documents, and the same --data_dir, so that the text is read only once.
 """
 
 import argparse
