@@ -146,8 +146,8 @@ def main() -> None:
   if args.pooling == "none":
     total = sum(len(row.words) if args.words else len(row.tokens) for row in rows)
   FORMATS[output.suffix](output, records(vectors, rows, np.array(tokenizer.pieces), args.words), layers, total)
-  what = "lines" if args.pooling != "none" else "words" if args.words else "tokens"
-  print(f"{output}: {len(rows)} lines, {total} {what}, layers {args.layers}, width {config.hidden_size}")
+  inside = "" if args.pooling != "none" else f", {total} {'words' if args.words else 'tokens'}"
+  print(f"{output}: {len(rows)} lines{inside}, layers {args.layers}, width {config.hidden_size}")
 
 
 if __name__ == "__main__":
