@@ -58,15 +58,18 @@ class MetricsLog:
 
 
 def read(path: str) -> list[dict]:
-  """Returns the whole records of a metrics.jsonl; a torn line ends the file."""
+  """Returns the whole records of a metrics.jsonl; a torn line, or one that is no record, ends the file."""
   records = []
   if os.path.exists(path):
-    with open(path, encoding="utf-8") as file:
+    with open(path, "rb") as file:
       for line in file:
         try:
-          records.append(json.loads(line))
-        except json.JSONDecodeError:
+          record = json.loads(line.decode("utf-8"))
+        except ValueError:  # no UTF-8, or no JSON
           break
+        if not (isinstance(record, dict) and isinstance(record.get("step"), int) and "split" in record):
+          break
+        records.append(record)
   return records
 
 

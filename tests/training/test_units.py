@@ -59,6 +59,18 @@ def test_restoring_at_a_step_drops_later_and_torn_records(tmp_path):
   assert [(e.step, e.value) for e in board.Scalars("train/loss")] == [(1, 1.0), (2, 2.0), (3, 30.0)]
 
 
+NO_RECORDS = [b'{"step": 2, "split": "\xff\xfe"}', b"[2]", b"2", b'{"split": "train"}', b'{"step": 2}', b'{"step": 2,']
+
+
+@pytest.mark.parametrize("line", NO_RECORDS)
+def test_a_line_that_is_no_record_ends_the_log(tmp_path, line):
+  first = b'{"step": 1, "split": "train"}\n'
+  (tmp_path / "metrics.jsonl").write_bytes(first + line + b"\n" + first)
+  assert metrics.read(str(tmp_path / "metrics.jsonl")) == [{"step": 1, "split": "train"}]
+  metrics.MetricsLog(str(tmp_path), 1).close()
+  assert (tmp_path / "metrics.jsonl").read_bytes() == first
+
+
 def test_mesh_sizes_must_make_all_devices():
   devices = jax.devices()[:4]
   assert dict(sharding.make_mesh(sharding.MeshConfig(-1, 2), devices).shape) == {"data": 2, "fsdp": 2}
