@@ -15,7 +15,11 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
+from training.aftermath import hush
 from training.state import TrainState
+
+# Free space asked for before a save, in sizes of the state and in bytes: metadata, the log, other writers.
+ROOM_FACTOR, ROOM = 1.5, 32e6
 
 
 class Checkpoints:
@@ -28,6 +32,7 @@ class Checkpoints:
   """
 
   def __init__(self, folder: str, keep_last: int, keep_best: int):
+    hush()
     self._folder = os.path.join(os.path.abspath(folder), "checkpoints")
     policies = [checkpoint_managers.LatestN(keep_last)]
     if keep_best:
@@ -50,11 +55,12 @@ class Checkpoints:
     if step in self._manager.all_steps():
       return
     self.wait()
-    size = sum(x.nbytes for x in jax.tree.leaves(state))
-    # Asked beforehand: Orbax's threads do not end well on a full disk.
-    if jax.process_index() == 0 and shutil.disk_usage(self._folder).free < size:
+    # Asked beforehand, with nothing else being saved: Orbax's threads do not end well on a full disk.
+    needed = ROOM_FACTOR * sum(x.nbytes for x in jax.tree.leaves(state)) + ROOM
+    if jax.process_index() == 0 and shutil.disk_usage(self._folder).free < needed:
       raise OSError(
-        f"no room in {self._folder} for a checkpoint of {size / 1e6:,.0f} MB at step {step}; {self._kept()}"
+        f"no room in {self._folder} for the checkpoint of step {step}, which needs {needed / 1e6:,.0f} MB free; "
+        f"{self._kept()}"
       )
     if not bool(all_finite(state)):
       raise FloatingPointError(f"the state at step {step} holds numbers that are not finite, so it was not saved")
@@ -109,12 +115,19 @@ class Checkpoints:
       raise OSError(f"a checkpoint could not be written ({first_line(error)}); {self._kept()}") from None
 
   def _kept(self) -> str:
-    steps = sorted(self._manager.all_steps())
+    steps = saved_steps(os.path.dirname(self._folder))
     return f"free some space and run the same command again: it continues from step {steps[-1] if steps else 0}"
 
   def close(self) -> None:
-    """Waits for the last save and frees the manager's threads."""
-    self._manager.close()
+    """Waits for the last save and frees the manager's threads.
+
+    Raises:
+      OSError: the last save could not be written.
+    """
+    try:
+      self.wait()
+    finally:
+      self._manager.close()
 
 
 def first_line(error: Exception) -> str:
@@ -164,6 +177,7 @@ def restore_params(folder: str, abstract_params):
   path = os.path.join(os.path.abspath(folder), "checkpoints")
   if not (steps := saved_steps(folder)):
     raise FileNotFoundError(f"{path} holds no checkpoint; train first, or name another workdir")
+  hush()
   with ocp.StandardCheckpointer() as checkpointer:
 
     def read(step: int):

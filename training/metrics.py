@@ -1,5 +1,6 @@
 """The run's log: `metrics.jsonl`, one JSON object a record, and the same numbers for TensorBoard."""
 
+import contextlib
 import json
 import os
 import time
@@ -40,21 +41,30 @@ class MetricsLog:
       )
 
   def write(self, step: int, split: str, metrics: dict) -> None:
-    """Writes one record: step, split, then the metrics by name, then the wall time of the run so far in seconds."""
+    """Writes one record: step, split, then the metrics by name, then the wall time of the run so far in seconds.
+
+    Raises:
+      OSError: it cannot be written; the disk may be full.
+    """
     if self._file is None:
       return
     record = {"step": step, "split": split} | {name: plain(value) for name, value in metrics.items()}
     record["wall_s"] = round(time.monotonic() - self._began, 3)
-    self._file.write(json.dumps(record) + "\n")
-    self._file.flush()
+    try:
+      self._file.write(json.dumps(record) + "\n")
+      self._file.flush()
+    except OSError as error:
+      reason = f"{self.path} cannot be written ({error.strerror})"
+      raise OSError(f"{reason}; once it can, run the same command again") from None
     for name, value in metrics.items():
       self._board.add_scalar(f"{split}/{name}", float(value), step)
 
   def close(self) -> None:
     """Flushes and closes both files."""
     if self._file is not None:
-      self._file.close()
-      self._board.close()
+      for file in (self._file, self._board):
+        with contextlib.suppress(OSError):  # of a record that `write` has complained about
+          file.close()
 
 
 def read(path: str) -> list[dict]:

@@ -256,10 +256,51 @@ def test_weights_alone_fall_back_too_and_nothing_is_moved(tmp_path, damage, caps
 def test_a_full_disk_ends_in_one_line_and_leaves_the_last_checkpoint(tmp_path, monkeypatch):
   run(tmp_path, steps=5)
   monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(100, 90, 10))
-  with pytest.raises(OSError, match=r"no room in .* step 10; free some space .* continues from step 5"):
+  with pytest.raises(OSError, match=r"no room in .* step 10, which needs 32 MB free; .* continues from step 5"):
     run(tmp_path)
   monkeypatch.undo()
   assert newest(tmp_path) == 5
+
+
+MANY_ARRAYS = """
+import shutil, jax
+from tests.training import toy
+import train
+if {unasked}:  # as if others filled the disk after the question
+  shutil.disk_usage = lambda path: shutil._ntuple_diskusage(10**12, 0, 10**12)
+def build(config, stages):
+  objective = toy.objective()
+  pads = lambda key: {{f"pad{{i}}": jax.random.normal(jax.random.fold_in(key, i), (20_000,)) for i in range(60)}}
+  larger = objective._replace(init=lambda key: objective.init(key) | pads(key))
+  return train.dataclasses.replace(toy.build(config, stages), objective=larger)
+train.run(build)
+"""
+
+
+@pytest.mark.parametrize(
+  ("kilobytes", "unasked", "said"),
+  [
+    (50_000, False, "no room in .* for the checkpoint of step 5, which needs 54 MB free; .* from step 0$"),
+    (7_000, True, "a checkpoint could not be written .* continues from step 5$"),
+    (9_000, True, "(cannot be written .No space left on device|a checkpoint could not be written )"),
+  ],
+)
+def test_a_disk_that_is_really_full_ends_in_one_line(tmp_path, kilobytes, unasked, said):
+  mount = f"mount -t tmpfs -o size={kilobytes}k tmpfs {tmp_path}"
+  if subprocess.run(["unshare", "-rm", "sh", "-c", mount], capture_output=True).returncode:
+    pytest.skip("this system does not let users mount a tmpfs")
+  program = [sys.executable, "-c", MANY_ARRAYS.format(unasked=unasked), *command(tmp_path / "run")[3:]]
+  done = subprocess.run(
+    ["unshare", "-rm", "sh", "-c", mount + ' && exec "$@"', "sh", *program],
+    env=ENV | {"PYTHONPATH": "."},
+    capture_output=True,
+    text=True,
+    timeout=120,
+  )
+  lines = done.stderr.splitlines()
+  assert len(lines) == 1, done.stderr
+  assert re.match(f"error: .*{said}", lines[0])
+  assert done.returncode == 1
 
 
 def test_best_and_newest_checkpoints_stay(tmp_path):

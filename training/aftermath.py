@@ -1,0 +1,27 @@
+"""Quiet for background threads whose failure the main thread reports."""
+
+import errno
+import functools
+import logging
+import sys
+import threading
+
+
+def is_aftermath(error: BaseException | None) -> bool:
+  """Returns whether an error says no more than what is reported already: a read or a save of Orbax failed and its event
+  loop is gone, or the disk is full."""
+  if isinstance(error, OSError):
+    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+  return isinstance(error, RuntimeError) and "Event loop is closed" in str(error)
+
+
+@functools.cache
+def hush() -> None:
+  """Makes background threads and exit handlers print no traceback of an aftermath; a full disk gives hundreds."""
+
+  def quieter(before):
+    return lambda args: None if is_aftermath(args.exc_value) else before(args)
+
+  sys.unraisablehook = quieter(sys.unraisablehook)
+  threading.excepthook = quieter(threading.excepthook)
+  logging.getLogger("asyncio").setLevel(logging.CRITICAL)
