@@ -4,20 +4,18 @@
 
 Any field of configs/base.py can be set: --config.steps=100 --config.optimizer.learning_rate=1e-4. If the workdir
 holds a checkpoint, the run goes on from it. It writes WORKDIR/config.json, metrics.jsonl, tensorboard/, checkpoints/
-and tokenizer/. SIGTERM saves a checkpoint and exits with status 0.
+and tokenizer/. SIGTERM saves a checkpoint and exits with status 0. With --distributed, the processes that SLURM,
+Open MPI, Kubernetes or a TPU pod starts are one run.
 """
 
 import dataclasses
 import os
-import re
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
 import jax
-from absl import app, flags, logging
 from jax.sharding import Mesh
-from ml_collections import ConfigDict, config_flags
+from ml_collections import ConfigDict
 
 from data import pipeline
 from data.corpus import TOKENIZER_FOLDER, Corpus
@@ -30,9 +28,8 @@ from objectives.masking import MaskingConfig, max_targets
 from objectives.objective import Batch, Objective, Params
 from objectives.vocabulary import Vocabulary
 from pretrained.load import fill, load
-from training import loop, optimizer, settings, sharding, state
+from training import command_line, loop, optimizer, settings, sharding, state
 from training.checkpoint import Checkpoints, saved_steps
-from training.memory import keep_freed_memory
 from training.programs import compile_stage
 from training.report import Reporter
 from training.stages import Stage, make_stages
@@ -246,46 +243,9 @@ def describe(mesh: Mesh, stages: list[Stage], parts: Parts, now: state.TrainStat
   return "\n".join(lines + ([f"continuing from step {int(now.step)}"] if now.step else []))
 
 
-def parse_flags(argv: list[str]) -> list[str]:
-  """Parses the command line; a mistake ends in one line, and --config may stand anywhere."""
-  if {"--help", "-h", "-help", "--helpfull"} & set(argv):
-    print(__doc__)
-    raise SystemExit(0)
-  first = [argument for argument in argv[1:] if argument.startswith(("--config=", "-config="))]
-  rest = [argument for argument in argv[1:] if argument not in first]
-  try:
-    return flags.FLAGS([argv[0], *first, *rest])
-  except (flags.Error, AttributeError, KeyError, ValueError, TypeError, OSError) as error:
-    unknown = isinstance(error, AttributeError | KeyError)  # ml_collections' way to say so, quoted twice
-    reason = "unknown field " + re.sub(r"\\+n|\\+'|'", " ", str(error)) if unknown else error
-    raise fail(reason, hint=" (every field is in configs/base.py; --help shows an example)") from None
-
-
-def fail(reason, hint: str = "") -> SystemExit:
-  """Prints a user's mistake as one line; returns what to raise."""
-  lines = str(reason).strip().splitlines()
-  if "Traceback" in str(reason):  # a recipe's own error, wrapped by the flag parser: its last line says what is wrong
-    lines = lines[-1:]
-  print("error:", " ".join(" ".join(lines).split()) + hint, file=sys.stderr)
-  return SystemExit(1)
-
-
 def run(build: Callable[[ConfigDict, list[Stage]], Parts] = build) -> None:
   """The command line: --config and --workdir, then `train`."""
-  config = config_flags.DEFINE_config_file("config", None, "A recipe: FILE.py[:VARIANT].", lock_config=True)
-  workdir = flags.DEFINE_string("workdir", None, "Where the run lives.")
-  flags.mark_flags_as_required(["config", "workdir"])
-
-  def main(argv: list[str]) -> None:
-    del argv
-    keep_freed_memory()
-    logging.set_verbosity(logging.FATAL)  # libraries' chatter; what concerns the run is raised or printed
-    try:
-      train(config.value, workdir.value, build)
-    except (ValueError, OSError, FloatingPointError) as error:
-      raise fail(error) from None
-
-  app.run(main, flags_parser=parse_flags)
+  command_line.run(__doc__, lambda config, workdir: train(config, workdir, build))
 
 
 if __name__ == "__main__":
