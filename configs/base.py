@@ -14,7 +14,7 @@ def get_config() -> ConfigDict:
   c.batch_size = 256  # sequences of a global batch
   c.length = 128  # tokens of a sequence, special tokens included
   c.stages = ()  # ConfigDict(steps=, length=, batch_size=) each, one after another; the last lasts until `steps`
-  c.accumulate = 1  # micro-batches a step; the result is that of the undivided batch
+  c.accumulate = 1  # micro-batches a step; the result is that of the undivided batch, but for dropout's masks
   c.init_from = ""  # weights to start from: a workdir, or a folder in Hugging Face layout
 
   c.log_every = 100  # steps between records of training

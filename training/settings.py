@@ -16,8 +16,8 @@ from training.schedule import ScheduleConfig
 # Fields that may differ between a workdir's config and the one it is resumed with: they change how a run goes, not
 # what it computes. A corpus may move: its text is compared, not its folder (`corpus_fingerprint`).
 FREE = (
-  "steps", "accumulate", "init_from", "log_every", "eval_every", "eval_batches", "checkpoint_every", "keep_last",
-  "keep_best", "profile_steps", "mesh", "data.corpus", "model.unroll", "model.remat",
+  "steps", "init_from", "log_every", "eval_every", "checkpoint_every", "keep_last", "keep_best", "profile_steps",
+  "mesh", "data.corpus", "model.unroll", "model.remat",
 )  # fmt: skip
 
 
@@ -85,10 +85,12 @@ def check_identity(workdir: str, config: dict) -> None:
     return
   with open(path, encoding="utf-8") as file:
     try:
-      before = flatten(json.load(file))
+      before = json.load(file)
     except ValueError as error:
       raise ValueError(f"{path} is not JSON ({error}); delete it, or use another --workdir") from None
-  now = flatten(config)
+  if not isinstance(before, dict):
+    raise ValueError(f"{path} holds no object of fields; delete it, or use another --workdir")
+  before, now = flatten(before), flatten(config)
   is_free = lambda name: any(name == free or name.startswith(free + ".") for free in FREE)
   differ = [
     name for name in sorted(before.keys() | now.keys()) if not is_free(name) and before.get(name) != now.get(name)

@@ -323,13 +323,23 @@ def test_a_state_that_is_not_finite_is_never_saved(tmp_path):
 
 
 def test_another_run_in_the_workdir_is_refused_by_field(whole):
-  with pytest.raises(ValueError, match=r"seed is 0 there and 1 here.*--workdir"):
-    run(whole, seed=1)
+  # `accumulate` gives other dropout masks; `eval_batches` another held-out loss.
+  for name, value in (("seed", 0), ("accumulate", 1), ("eval_batches", 2)):
+    with pytest.raises(ValueError, match=f"{name} is {value} there and {value + 1} here.*--workdir"):
+      run(whole, **{name: value + 1})
+
+
+@pytest.mark.parametrize("content", [b"[1]", b"null", b'"text"', b"{", b"\xff\xfe", b""])
+def test_a_config_json_that_is_none_is_an_error_of_one_line(tmp_path, content):
+  (tmp_path / "config.json").write_bytes(content)
+  with pytest.raises(ValueError, match=r"config\.json .*delete it, or use another --workdir$") as raised:
+    settings.check_identity(str(tmp_path), {"seed": 0})
+  assert len(str(raised.value).splitlines()) == 1
 
 
 def test_fields_that_change_no_number_may_differ(tmp_path):
   run(tmp_path, steps=5)
-  run(tmp_path, steps=6, log_every=2, keep_last=3, accumulate=2)
+  run(tmp_path, steps=6, log_every=2, keep_last=3)
 
 
 def test_a_batch_that_does_not_divide_over_the_mesh_is_refused(tmp_path):
