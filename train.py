@@ -153,7 +153,7 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict, list[St
     sharding.check_rows("batch_size", stage.batch_size, mesh, config.accumulate)
   parts = build(config, stages)
   tx, schedule = optimizer.make(settings.optimizer_config(config.optimizer), config.steps)
-  profile = loop.Profile(workdir, config.profile_steps)
+  profile = loop.Profile(workdir, config.profile_steps, config.steps)
 
   # ------------------------------------------------------------------ is the workdir this run's?
   resolved = settings.as_json(config, parts.facts)
@@ -178,7 +178,8 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict, list[St
   # ------------------------------------------------------------------ loop
   preemption = loop.Preemption()
   reporter = Reporter(workdir, first, config.steps, config.log_every, schedule)
-  reporter.say(describe(mesh, stages, parts, now))
+  for line in [*describe(mesh, stages, parts, now), *settings.notices(config, first)]:
+    reporter.say(line)
   try:
     for stage in stages:
       if first >= stage.stop:
@@ -229,18 +230,19 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict, list[St
     reporter.outcome()
     reporter.say(f"done: {config.steps} steps in {workdir}" + (", nothing left to do" if first >= config.steps else ""))
   finally:
+    profile.close()
     reporter.close()
     checkpoints.close()
 
 
-def describe(mesh: Mesh, stages: list[Stage], parts: Parts, now: state.TrainState) -> str:
+def describe(mesh: Mesh, stages: list[Stage], parts: Parts, now: state.TrainState) -> list[str]:
   """Returns the lines that say what is about to run."""
   count = sum(x.size for x in jax.tree.leaves(now.params))
   lines = [f"{count:,} parameters on {mesh.size} × {jax.devices()[0].device_kind}, mesh {dict(mesh.shape)}"]
   for stage in stages:
     shape = f"{stage.batch_size} rows of {stage.length} tokens"
     lines.append(f"steps {stage.start} to {stage.stop}: {shape}, {parts.flops(stage) / 1e9:,.1f} GFLOP a step")
-  return "\n".join(lines + ([f"continuing from step {int(now.step)}"] if now.step else []))
+  return lines + ([f"continuing from step {int(now.step)}"] if now.step else [])
 
 
 def run(build: Callable[[ConfigDict, list[Stage]], Parts] = build) -> None:

@@ -81,7 +81,9 @@ def test_sentence_order_and_ngrams_are_fields(prepared_corpus, tmp_path):
 
 def test_a_profile_is_written(prepared_corpus, tmp_path, capsys):
   runs.run(tmp_path, runs.config(prepared_corpus, profile_steps=(2, 4)))
-  assert "profile of steps 2 to 4" in capsys.readouterr().out
+  said = capsys.readouterr().out
+  assert "profile of steps 2 to 4" in said
+  assert "nothing is traced" not in said
   assert list((tmp_path / "profile").rglob("*.xplane.pb"))
 
 
@@ -113,6 +115,9 @@ def test_the_workdir_holds_its_tokenizer_and_its_vocabulary_size(straight, prepa
     ({"log_every": 0}, "log_every=0"),
     ({"eval_batches": 0}, "eval_batches=0"),
     ({"profile_steps": (4,)}, "profile_steps=(4,)"),
+    ({"profile_steps": (-2, 1)}, "profile_steps=(-2, 1)"),
+    ({"keep_best": -1}, "config.keep_best=-1 must be at least 0"),
+    ({"optimizer__b1": 1.0}, "config.optimizer.b1=1.0 must be at least 0 and below 1"),
     ({"seed": -1}, "seed=-1"),
     ({"init_from": "/nowhere"}, "/nowhere"),
   ],

@@ -46,28 +46,38 @@ class Preemption:
 
 
 class Profile:
-  """Writes a trace of steps first..last-1 to DIR/profile, to be opened with TensorBoard or Perfetto.
+  """Writes a trace of steps first..last-1 to DIR/profile, to be opened with TensorBoard or Perfetto. A run that begins
+  or ends among them traces those that it takes.
 
   Args:
     folder: the workdir.
     steps: (first, last), or empty for none.
+    end: steps of the whole run.
   """
 
-  def __init__(self, folder: str, steps: tuple[int, ...]):
-    if steps and (len(steps) != 2 or steps[0] >= steps[1]):
-      raise ValueError(f"profile_steps={tuple(steps)} must be empty or two steps, first < last, e.g. 10,13")
-    self._folder, self._steps, self._running = os.path.join(folder, "profile"), tuple(steps), False
+  def __init__(self, folder: str, steps: tuple[int, ...], end: int):
+    if steps and (len(steps) != 2 or not 0 <= steps[0] < steps[1]):
+      raise ValueError(
+        f"config.profile_steps={tuple(steps)} must be empty or two steps, 0 <= first < last, e.g. (10, 13)"
+      )
+    self._folder, self._running = os.path.join(folder, "profile"), False
+    self._first, self._last = (steps[0], min(steps[1], end)) if steps else (0, 0)
 
   def before(self, step: int) -> None:
-    """Starts the trace if `step` is its first."""
-    if self._steps and step == self._steps[0]:
+    """Starts the trace if `step` is the first of its steps that this run takes."""
+    if self._first <= step < self._last and not self._running:
       jax.profiler.start_trace(self._folder)
-      self._running = True
+      self._first, self._running = step, True
 
   def after(self, step: int, waited_for) -> None:
     """Ends the trace if `step` was its last, once `waited_for` is computed."""
-    if self._running and step + 1 >= self._steps[1]:
+    if self._running and step + 1 == self._last:
       jax.block_until_ready(waited_for)
+      self.close()
+      print(f"profile of steps {self._first} to {self._last} written to {self._folder}")
+
+  def close(self) -> None:
+    """Ends the trace where the run does."""
+    if self._running:
       jax.profiler.stop_trace()
       self._running = False
-      print(f"profile of steps {self._steps[0]} to {self._steps[1]} written to {self._folder}")

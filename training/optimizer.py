@@ -4,6 +4,7 @@ Layers are stacked on the first axis of one array; every rule here acts as if th
 """
 
 import dataclasses
+import math
 import re
 from typing import NamedTuple
 
@@ -43,7 +44,15 @@ class OptimizerConfig:
 
   def __post_init__(self):
     if self.name not in OPTIMIZERS:
-      raise ValueError(f"optimizer.name={self.name!r} is unknown; use one of {', '.join(OPTIMIZERS)}")
+      raise ValueError(f"config.optimizer.name={self.name!r} is unknown; use one of {', '.join(OPTIMIZERS)}")
+    for name in ("b1", "b2"):
+      if not 0 <= getattr(self, name) < 1:
+        raise ValueError(f"config.optimizer.{name}={getattr(self, name)} must be at least 0 and below 1")
+    if not 0 < self.eps < math.inf:
+      raise ValueError(f"config.optimizer.eps={self.eps} must be above 0")
+    for name in ("weight_decay", "clip"):
+      if not 0 <= getattr(self, name) < math.inf:
+        raise ValueError(f"config.optimizer.{name}={getattr(self, name)} must be at least 0")
 
 
 class UncorrectedAdamState(NamedTuple):

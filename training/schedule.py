@@ -1,6 +1,7 @@
 """Learning rates by step: warm-up, then decay to zero."""
 
 import dataclasses
+import math
 
 import jax.numpy as jnp
 import optax
@@ -28,7 +29,10 @@ class ScheduleConfig:
 
   def __post_init__(self):
     if self.decay not in DECAY:
-      raise ValueError(f"optimizer.decay={self.decay!r} is unknown; use one of {', '.join(DECAY)}")
+      raise ValueError(f"config.optimizer.decay={self.decay!r} is unknown; use one of {', '.join(DECAY)}")
+    for name, value in (("learning_rate", self.peak), ("warmup_steps", self.warmup_steps)):
+      if not 0 <= value < math.inf:
+        raise ValueError(f"config.optimizer.{name}={value} must be at least 0")
 
 
 def learning_rate(config: ScheduleConfig, steps: int) -> optax.Schedule:

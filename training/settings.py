@@ -32,8 +32,26 @@ def check(config: ConfigDict) -> None:
   for name in AT_LEAST_ONE:
     if config[name] < 1:
       raise ValueError(f"config.{name}={config[name]} must be at least 1")
+  if config.keep_best < 0:
+    raise ValueError(f"config.keep_best={config.keep_best} must be at least 0")
   if not 0 <= config.seed < 2**32:
     raise ValueError(f"config.seed={config.seed} must lie in 0 … 2^32 - 1")
+
+
+def notices(config: ConfigDict, first: int) -> list[str]:
+  """Returns a line for each field whose effect a run from step `first` never sees."""
+  lines = []
+  if (warmup := config.optimizer.warmup_steps) >= config.steps:
+    lines.append(
+      f"config.optimizer.warmup_steps={warmup} is not below config.steps={config.steps}: "
+      f"the learning rate never reaches {config.optimizer.learning_rate:g}"
+    )
+  if config.profile_steps and (config.profile_steps[0] >= config.steps or config.profile_steps[1] <= first):
+    traced = "{} to {}".format(*config.profile_steps)
+    lines.append(
+      f"config.profile_steps: steps {traced} are none of this run's, {first} to {config.steps}; nothing is traced"
+    )
+  return lines
 
 
 def optimizer_config(config: ConfigDict) -> OptimizerConfig:

@@ -1,12 +1,15 @@
 """Optimizers and schedules against the originals' arithmetic, written out by hand."""
 
+import math
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
-from training import optimizer
+from configs import base
+from training import optimizer, settings
 from training.optimizer import OptimizerConfig
 from training.schedule import ScheduleConfig, learning_rate
 
@@ -136,3 +139,23 @@ def test_an_unknown_name_is_refused_with_the_choices():
     OptimizerConfig(constant(1.0), name="sgd")
   with pytest.raises(ValueError, match=r"optimizer\.decay='cosine'.*linear, constant"):
     ScheduleConfig(peak=1.0, warmup_steps=0, decay="cosine")
+
+
+@pytest.mark.parametrize(
+  ("field", "values"),
+  [
+    ("b1", (-0.1, 1.0, math.nan)),
+    ("b2", (-0.1, 1.0, math.nan)),
+    ("eps", (0.0, -1e-6, math.inf, math.nan)),
+    ("weight_decay", (-0.01, math.inf, math.nan)),
+    ("clip", (-1.0, math.inf, math.nan)),
+    ("learning_rate", (-1e-4, math.inf, math.nan)),
+    ("warmup_steps", (-1,)),
+  ],
+)
+def test_a_number_out_of_range_is_refused_by_name(field, values):
+  for value in values:
+    section = base.get_config().optimizer
+    section[field] = value
+    with pytest.raises(ValueError, match=rf"^config\.optimizer\.{field}={value} must be"):
+      settings.optimizer_config(section)

@@ -8,7 +8,8 @@ import pytest
 from jax.sharding import PartitionSpec as P
 from tensorboard.backend.event_processing import event_accumulator
 
-from training import metrics, report, settings, sharding
+from configs import base
+from training import loop, metrics, report, settings, sharding
 from training.stages import Stage, make_stages
 
 
@@ -96,6 +97,42 @@ def test_the_table_of_partitions(path, shape, spec):
 
 def test_flatten_names_fields_as_the_command_line_does():
   assert settings.flatten({"a": {"b": {"c": 1}}, "d": [2]}) == {"a.b.c": 1, "d": [2]}
+
+
+@pytest.mark.parametrize(
+  ("steps", "end", "first", "traced"),
+  [
+    ((2, 4), 9, 0, (2, 4)),
+    ((2, 4), 3, 0, (2, 3)),  # the run ends among them
+    ((2, 5), 9, 3, (3, 5)),  # and begins among them
+    ((2, 4), 9, 4, None),
+    ((9, 12), 9, 0, None),
+    ((), 9, 0, None),
+  ],
+)
+def test_a_profile_covers_those_of_its_steps_that_the_run_takes_and_says_if_none(
+  tmp_path, monkeypatch, steps, end, first, traced
+):
+  events, now = [], None
+  monkeypatch.setattr(jax.profiler, "start_trace", lambda folder: events.append(now))
+  monkeypatch.setattr(jax.profiler, "stop_trace", lambda: events.append(now + 1))
+  profile = loop.Profile(str(tmp_path), steps, end)
+  for now in range(first, end):
+    profile.before(now)
+    profile.after(now, ())
+  assert events == list(traced or ())
+  config = base.get_config()
+  config.steps, config.profile_steps, config.optimizer.warmup_steps = end, steps, 0
+  said = settings.notices(config, first)
+  assert [line.endswith("nothing is traced") for line in said] == [True] * (bool(steps) and not traced)
+
+
+def test_a_warm_up_that_outlasts_the_run_is_pointed_out():
+  config = base.get_config()
+  config.optimizer.warmup_steps = 100
+  for steps, count in ((99, 1), (100, 1), (101, 0)):
+    config.steps = steps
+    assert len(settings.notices(config, 0)) == count
 
 
 @pytest.mark.parametrize("pair", ["nsp", "sop"])
