@@ -11,7 +11,7 @@ Open MPI, Kubernetes or a TPU pod starts are one run.
 import dataclasses
 import os
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import ExitStack, closing
 
 import jax
 from jax.sharding import Mesh
@@ -34,6 +34,7 @@ from training.programs import compile_stage
 from training.report import Reporter
 from training.stages import Stage, make_stages
 from training.step import EVAL_SEED
+from training.workdir import claimed
 
 
 @dataclasses.dataclass(frozen=True)
@@ -155,32 +156,33 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict, list[St
   tx, schedule = optimizer.make(settings.optimizer_config(config.optimizer), config.steps)
   profile = loop.Profile(workdir, config.profile_steps, config.steps)
 
-  # ------------------------------------------------------------------ is the workdir this run's?
-  resolved = settings.as_json(config, parts.facts)
-  settings.check_identity(workdir, resolved)
-
-  # ------------------------------------------------------------------ state: this workdir's, else from init_from,
-  # else from the seed
+  # ------------------------------------------------------------------ a new run's state: from init_from, else the seed
   now = None
   if not saved_steps(workdir):  # made before anything is written, for init_from may not fit
     now = state.create(parts.objective, tx, stages[0].batch_size, config.seed, mesh)
     now = now.replace(params=parts.initial(now.params))
-  if jax.process_index() == 0:
-    os.makedirs(workdir, exist_ok=True)
-    settings.write(workdir, resolved)
-    parts.save_assets(workdir)
-  checkpoints = Checkpoints(workdir, config.keep_last, config.keep_best)
-  if now is None:
-    rows_at = lambda at: next((stage for stage in stages if at <= stage.stop), stages[-1]).batch_size
-    now = checkpoints.restore(lambda at: state.abstract(parts.objective, tx, rows_at(at), mesh))
-  first = int(now.step)
 
-  # ------------------------------------------------------------------ loop
-  preemption = loop.Preemption()
-  reporter = Reporter(workdir, first, config.steps, config.log_every, schedule)
-  for line in [*describe(mesh, stages, parts, now), *settings.notices(config, first)]:
-    reporter.say(line)
-  try:
+  with claimed(workdir), ExitStack() as at_end:
+    # ---------------------------------------------------------------- is the workdir this run's? Then its state
+    resolved = settings.as_json(config, parts.facts)
+    settings.check_identity(workdir, resolved)
+    checkpoints = Checkpoints(workdir, config.keep_last, config.keep_best)
+    at_end.callback(checkpoints.close)
+    if saved_steps(workdir):
+      rows_at = lambda at: next((stage for stage in stages if at <= stage.stop), stages[-1]).batch_size
+      now = checkpoints.restore(lambda at: state.abstract(parts.objective, tx, rows_at(at), mesh))
+    first = int(now.step)
+    if jax.process_index() == 0 and first < config.steps:
+      settings.write(workdir, resolved)
+      parts.save_assets(workdir)
+
+    # ---------------------------------------------------------------- loop
+    preemption = loop.Preemption()
+    reporter = Reporter(workdir, first, config.steps, config.log_every, schedule)
+    at_end.callback(reporter.close)
+    at_end.callback(profile.close)
+    for line in [*describe(mesh, stages, parts, now), *settings.notices(config, first)]:
+      reporter.say(line)
     for stage in stages:
       if first >= stage.stop:
         continue
@@ -228,11 +230,7 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict, list[St
         reporter.flush()
     checkpoints.wait()
     reporter.outcome()
-    reporter.say(f"done: {config.steps} steps in {workdir}" + (", nothing left to do" if first >= config.steps else ""))
-  finally:
-    profile.close()
-    reporter.close()
-    checkpoints.close()
+    reporter.say(f"{'done' if first < config.steps else 'nothing left to do'}: {workdir} holds step {int(now.step)}")
 
 
 def describe(mesh: Mesh, stages: list[Stage], parts: Parts, now: state.TrainState) -> list[str]:

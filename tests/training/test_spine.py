@@ -1,5 +1,6 @@
 """The spine, proved with the toy: whatever interrupts, splits or places a run, its numbers stay."""
 
+import fcntl
 import json
 import os
 import re
@@ -335,6 +336,40 @@ def test_a_config_json_that_is_none_is_an_error_of_one_line(tmp_path, content):
   with pytest.raises(ValueError, match=r"config\.json .*delete it, or use another --workdir$") as raised:
     settings.check_identity(str(tmp_path), {"seed": 0})
   assert len(str(raised.value).splitlines()) == 1
+
+
+def test_a_second_run_in_a_workdir_is_kept_out_while_the_first_is_at_work(tmp_path):
+  run(tmp_path, steps=5)
+  with open(tmp_path / ".lock") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)
+    with pytest.raises(ValueError, match=r"^another run is at work in .*--workdir$"):
+      run(tmp_path)
+  assert series(tmp_path)[-1]["step"] == 5
+  program = "import sys; from training.workdir import claimed\nwith claimed(sys.argv[1]): print(flush=True); input()"
+  held = subprocess.Popen(
+    [sys.executable, "-c", program, str(tmp_path)], env=ENV, stdin=subprocess.PIPE, stdout=subprocess.PIPE
+  )
+  held.stdout.readline()
+  with pytest.raises(ValueError, match="another run is at work"):
+    run(tmp_path)
+  held.kill()  # whatever ends a run frees its workdir
+  held.wait()
+  assert run(tmp_path)[-1]["step"] == 20
+
+
+@pytest.mark.parametrize("path", ["file", "file/below"])
+def test_a_workdir_that_is_a_file_is_refused(tmp_path, path):
+  (tmp_path / "file").write_text("text")
+  with pytest.raises(ValueError, match=r"is a file or lies in one; --workdir must name a folder"):
+    run(tmp_path / path)
+
+
+def test_fewer_steps_than_done_leave_the_workdir_as_it_is(tmp_path, capsys):
+  before = run(tmp_path, steps=10)
+  config = (tmp_path / "config.json").read_bytes()
+  assert run(tmp_path, steps=5) == before
+  assert capsys.readouterr().out.splitlines()[-1] == f"nothing left to do: {tmp_path} holds step 10"
+  assert (tmp_path / "config.json").read_bytes() == config
 
 
 def test_fields_that_change_no_number_may_differ(tmp_path):

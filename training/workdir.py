@@ -1,0 +1,38 @@
+"""The folder that a run lives in."""
+
+import contextlib
+import errno
+import fcntl
+import os
+from collections.abc import Iterator
+
+import jax
+
+LOCK_FILE = ".lock"
+
+
+@contextlib.contextmanager
+def claimed(folder: str) -> Iterator[None]:
+  """Makes the folder and keeps other runs out of it, until the block or the process ends, however it ends.
+
+  On several processes the first one claims it for all.
+
+  Raises:
+    ValueError: another run is in there, or the path is a file's.
+  """
+  if jax.process_index():
+    yield
+    return
+  try:
+    os.makedirs(folder, exist_ok=True)
+  except (FileExistsError, NotADirectoryError):
+    raise ValueError(f"{folder} is a file or lies in one; --workdir must name a folder, which need not exist") from None
+  with open(os.path.join(folder, LOCK_FILE), "a", encoding="utf-8") as file:
+    try:
+      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      raise ValueError(f"another run is at work in {folder}; wait for it to end, or use another --workdir") from None
+    except OSError as error:  # some network file systems have no locks: there nobody is kept out
+      if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP):
+        raise
+    yield
