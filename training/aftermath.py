@@ -11,7 +11,8 @@ def is_aftermath(error: BaseException | None) -> bool:
   """Returns whether an error says no more than what is reported already: a read or a save of Orbax failed and its event
   loop is gone, or the disk is full."""
   if isinstance(error, OSError):
-    return error.errno in (errno.ENOSPC, errno.EDQUOT)
+    # The second is of TensorBoard's writer, closed after its disk was full.
+    return error.errno in (errno.ENOSPC, errno.EDQUOT) or str(error) == "handle is closed"
   return isinstance(error, RuntimeError) and "Event loop is closed" in str(error)
 
 
