@@ -14,45 +14,10 @@ import time
 import jax
 import numpy as np
 import pytest
-from absl import flags
 
-import train
 from tests.training import toy
-from training import checkpoint, command_line, metrics, settings
-
-VOLATILE = ("wall_s", "tokens_per_s")
-
-
-def series(workdir) -> list[dict]:
-  """The records of a run without what the clock decides."""
-  records = metrics.read(os.path.join(workdir, "metrics.jsonl"))
-  return [{name: value for name, value in record.items() if name not in VOLATILE} for record in records]
-
-
-def run(workdir, **fields) -> list[dict]:
-  """Runs the toy in this process with fields changed; returns its series."""
-  config = toy.get_config()
-  config.update_from_flattened_dict({"mesh.data": 1} | fields)
-  if config.mesh.data * config.mesh.fsdp != jax.device_count():
-    with few_devices(config.mesh.data * config.mesh.fsdp):
-      train.train(config, str(workdir), toy.build)
-  else:
-    train.train(config, str(workdir), toy.build)
-  return series(workdir)
-
-
-class few_devices:
-  """Lets the run see the first n devices only."""
-
-  def __init__(self, n):
-    self._patch = pytest.MonkeyPatch()
-    self._devices = jax.devices()[:n]
-
-  def __enter__(self):
-    self._patch.setattr(jax, "devices", lambda *args: self._devices)
-
-  def __exit__(self, *args):
-    self._patch.undo()
+from tests.training.toy_runs import ENV, command, newest, run, series
+from training import checkpoint, metrics, settings
 
 
 @pytest.fixture(scope="module")
@@ -61,20 +26,6 @@ def whole(tmp_path_factory):
   workdir = tmp_path_factory.mktemp("whole")
   run(workdir)
   return workdir
-
-
-def command(workdir, *fields) -> list[str]:
-  return [
-    sys.executable,
-    "-m",
-    "tests.training.toy",
-    "--config=tests/training/toy_config.py",
-    f"--workdir={workdir}",
-    *fields,
-  ]
-
-
-ENV = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
 
 
 def close(a: list[dict], b: list[dict], **tolerance) -> None:
@@ -129,11 +80,6 @@ def test_killed_at_any_moment_the_series_is_that_of_an_uninterrupted_run(tmp_pat
   subprocess.run(command(killed, *fields), env=ENV, check=True, capture_output=True)
   assert kills > 0
   assert series(killed) == series(straight)
-
-
-def newest(workdir) -> int | None:
-  folder = workdir / "checkpoints"
-  return max((int(p.name) for p in folder.iterdir() if p.name.isdigit()), default=None) if folder.exists() else None
 
 
 def test_sigterm_saves_and_exits_0_and_the_run_goes_on(tmp_path):
@@ -381,81 +327,6 @@ def test_a_batch_that_does_not_divide_over_the_mesh_is_refused(tmp_path):
   with pytest.raises(ValueError, match="batch_size=18 is not divisible by 4 devices"):
     run(tmp_path, batch_size=18, stages=(), **{"mesh.data": 4})
   assert not (tmp_path / "config.json").exists()
-
-
-@pytest.mark.parametrize(
-  ("arguments", "said"),
-  [
-    (["--config.modle.layers=3"], 'unknown field \'modle\'; did you mean "model" instead of "modle"? (every field'),
-    (["--config.optimizer.learning_rat=3"], "unknown field 'learning_rat'; did you mean \"learning_rate\""),
-    (["--config.steps=many"], "steps=many"),
-    (["--config=configs/quickstart.py:gpt"], "gpt"),
-    (["--config.stages[2].steps=3"], "--config.stages[2].steps=3: the recipe has no such entry"),
-    (["config.steps=30"], "'config.steps=30' is no flag; write --config.steps=30"),
-    (["--config.steps=30", "later"], "'later' is no flag"),
-    (["--step=30"], "step"),
-  ],
-)
-def test_a_mistake_on_the_command_line_is_one_line(tmp_path, monkeypatch, capsys, arguments, said):
-  line = parse(monkeypatch, capsys, *command(tmp_path)[3:], *arguments)
-  assert line.startswith("error: ")
-  assert said in line
-  assert "  " not in line
-
-
-@pytest.mark.parametrize("missing", ["config", "workdir"])
-def test_a_missing_flag_is_asked_for(tmp_path, monkeypatch, capsys, missing):
-  line = parse(monkeypatch, capsys, *[a for a in command(tmp_path)[3:] if not a.startswith(f"--{missing}=")])
-  assert line.startswith(f"error: --{missing} is required, e.g. python train.py --config=")
-
-
-def parse(monkeypatch, capsys, *arguments) -> str:
-  """Parses a command line with a mistake in it; returns the one line that says so."""
-  monkeypatch.setattr(command_line.flags, "FLAGS", flags.FlagValues())
-  monkeypatch.setattr(sys, "argv", ["train.py", *arguments])  # config_flags looks there
-  command_line.define(command_line.flags.FLAGS)
-  with pytest.raises(SystemExit) as stopped:
-    command_line.parse(sys.argv, "help")
-  assert stopped.value.code == 1
-  (line,) = capsys.readouterr().err.splitlines()
-  return line
-
-
-@pytest.mark.parametrize(
-  ("arguments", "said"),
-  [
-    (["--config=configs/none.py"], "none.py"),
-    (["--distributed"], "--distributed: no cluster to join (coordinator_address should be defined.)"),
-  ],
-)
-def test_what_only_the_run_finds_is_one_line_too(tmp_path, arguments, said):
-  done = subprocess.run(command(tmp_path / "run", *arguments), env=ENV, capture_output=True, text=True)
-  assert done.returncode == 1
-  (line,) = done.stderr.splitlines()
-  assert line.startswith("error: "), done.stderr
-  assert said in line
-  assert not (tmp_path / "run").exists()
-
-
-def test_ctrl_c_ends_in_one_line_that_names_the_last_checkpoint(tmp_path):
-  fields = ("--config.steps=100000", "--config.stages=()", "--config.checkpoint_every=100")
-  with open(tmp_path / "out", "w") as out, open(tmp_path / "err", "w") as err:
-    process = subprocess.Popen(command(tmp_path / "run", *fields), env=ENV, stdout=out, stderr=err)
-    while newest(tmp_path / "run") is None:
-      assert process.poll() is None, (tmp_path / "err").read_text()
-      time.sleep(0.05)
-    process.send_signal(signal.SIGINT)
-    assert process.wait(timeout=60) == 130
-  step = newest(tmp_path / "run")
-  assert (tmp_path / "err").read_text() == (
-    f"interrupted: step {step} is saved in {tmp_path / 'run'}; the same command continues\n"
-  )
-
-
-def test_help_shows_an_example():
-  done = subprocess.run([sys.executable, "train.py", "--help"], env=ENV, capture_output=True, text=True, check=True)
-  assert "python train.py --config=configs/quickstart.py" in done.stdout
-  assert "--distributed" in done.stdout
 
 
 def test_config_json_names_every_field(whole):
