@@ -314,7 +314,10 @@ cli.run(lambda: shards.run(report_and_sleep, range(2), 2, "test"))
 def test_an_interrupt_is_quiet(workers):
   command = [sys.executable, "-c", INTERRUPTED]
   pipe = subprocess.PIPE
-  parent = subprocess.Popen(command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True)
+  listen = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
+  parent = subprocess.Popen(
+    command, cwd=ROOT, stdout=pipe, stderr=pipe, text=True, start_new_session=True, preexec_fn=listen
+  )
   assert parent.stdout.readline() == "ready\n"
   if workers == "working":
     assert all(parent.stdout.readline() for _ in range(2))

@@ -69,7 +69,8 @@ def test_what_only_the_run_finds_is_one_line_too(tmp_path, arguments, said):
 def test_ctrl_c_ends_in_one_line_that_names_the_last_checkpoint(tmp_path):
   fields = ("--config.steps=100000", "--config.stages=()", "--config.checkpoint_every=100")
   with open(tmp_path / "out", "w") as out, open(tmp_path / "err", "w") as err:
-    process = subprocess.Popen(command(tmp_path / "run", *fields), env=ENV, stdout=out, stderr=err)
+    listen = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
+    process = subprocess.Popen(command(tmp_path / "run", *fields), env=ENV, stdout=out, stderr=err, preexec_fn=listen)
     while newest(tmp_path / "run") is None:
       assert process.poll() is None, (tmp_path / "err").read_text()
       time.sleep(0.05)
