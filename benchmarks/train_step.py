@@ -50,8 +50,17 @@ FAMILIES = {
 }
 
 
-def ours(name: str, size: str, rows: int, length: int) -> tuple[Callable[[], None], float]:
-  """Returns (take one step and wait for it, model FLOPs of a step)."""
+class Work(NamedTuple):
+  """A training step, ready to be taken: what `compile_stage` made, and what it is given."""
+
+  config: EncoderConfig
+  program: programs.Programs
+  state: state.TrainState
+  batch: dict[str, jax.Array]
+
+
+def pretraining_work(name: str, size: str, rows: int, length: int) -> Work:
+  """Returns the pretraining step of a published size, with a fresh state."""
   family = FAMILIES[name]
   config = EncoderConfig(family.vocab_size, **family.sizes[size], activation="gelu_new", unroll=0)
   ids, ones = np.arange(family.vocab_size), np.ones(family.vocab_size, int)
@@ -62,13 +71,19 @@ def ours(name: str, size: str, rows: int, length: int) -> tuple[Callable[[], Non
   mesh = sharding.make_mesh(sharding.MeshConfig())
   batch = batch_of(family, rows, length)
   program = programs.compile_stage(objective, tx, batch, rows, mesh, seed=0, accumulate=1)
-  now = [state.create(objective, tx, rows, 0, mesh)]
+  return Work(config, program, state.create(objective, tx, rows, 0, mesh), sharding.put_batch(batch, mesh))
+
+
+def ours(name: str, size: str, rows: int, length: int) -> tuple[Callable[[], None], float]:
+  """Returns (take one step and wait for it, model FLOPs of a step)."""
+  work = pretraining_work(name, size, rows, length)
+  now = [work.state]
 
   def step() -> None:
-    now[0], values = program.train(now[0], sharding.put_batch(batch, mesh))
+    now[0], values = work.program.train(now[0], work.batch)
     jax.block_until_ready((now[0], values))
 
-  return step, 3 * pretraining_flops(config, rows, length, max_targets(length, family.masking.rate))
+  return step, 3 * pretraining_flops(work.config, rows, length, max_targets(length, FAMILIES[name].masking.rate))
 
 
 def transformers(name: str, size: str, rows: int, length: int) -> tuple[Callable[[], None], float]:
