@@ -51,6 +51,4 @@ def get_config(family: str = "bert"):
     c.objective.pair = "sop"
     c.objective.masking.whole_word = True
     c.objective.masking.ngram = 3
-    c.optimizer.name = "albert_lamb"
-    c.optimizer.learning_rate = 0.00176
   return c
