@@ -14,6 +14,7 @@ class Vocabulary(NamedTuple):
     word_start: bool [V], ids that begin a word.
     num_bytes: int [V], UTF-8 bytes of text that a piece stands for.
     counts: int [V], frequencies in the training text, for the unigram baseline.
+    functional: bool [V], ids that lay out a row, [SEP] and [CLS]; None where the objective does not ask.
   """
 
   mask_id: int
@@ -21,6 +22,7 @@ class Vocabulary(NamedTuple):
   word_start: np.ndarray
   num_bytes: np.ndarray
   counts: np.ndarray
+  functional: np.ndarray | None = None
 
   @property
   def ordinary(self) -> np.ndarray:
