@@ -3,7 +3,7 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from objectives.masking import Corrupted
 from objectives.objective import Sums
@@ -36,21 +36,38 @@ def evaluation(logits: Float[Array, "batch targets vocab"], corrupted: Corrupted
 
   A tenth of the targets is shown as it is, and a model that only copies what it sees gets those right: half a nat and a
   tenth of the accuracy, with no context read. "masked_loss" and "masked_accuracy" count only what is hidden by [MASK].
-  "unigram_loss" and "masked_unigram_loss" are those of the training text's unigram distribution, in nats a target;
-  "most_frequent_accuracy" that of always saying its most frequent token; "bits_per_byte" the loss in bits over the
-  UTF-8 bytes of the targets.
+  "masked_unigram_loss" is that of the unigram distribution, on these.
   """
   weights, targets = corrupted.weights, corrupted.targets
   hidden = weights * (jnp.take_along_axis(corrupted.tokens, corrupted.positions, axis=1) == vocabulary.mask_id)
   loss = cross_entropy(logits, targets)
   unigram_loss = -jnp.asarray(vocabulary.unigram_log_probs)[targets]
-  num_bytes = jnp.asarray(vocabulary.num_bytes, jnp.float32)[targets]
-  mean = lambda values, weights: ((weights * values).sum(), weights.sum())
   return {
     "masked_loss": mean(loss, hidden),
     "masked_accuracy": mean(logits.argmax(-1) == targets, hidden),
     "masked_unigram_loss": mean(unigram_loss, hidden),
-    "unigram_loss": mean(unigram_loss, weights),
+  } | against_text(loss, targets, weights, vocabulary)
+
+
+def against_text(
+  loss: Float[Array, "batch targets"],
+  targets: Int[Array, "batch targets"],
+  weights: Float[Array, "batch targets"],
+  vocabulary: Vocabulary,
+) -> Sums:
+  """Returns what sets `loss`, in nats a target, against the text alone.
+
+  "unigram_loss" is that of the training text's unigram distribution, in nats a target; "most_frequent_accuracy" that of
+  always saying its most frequent token; "bits_per_byte" the loss in bits over the UTF-8 bytes of the targets.
+  """
+  num_bytes = jnp.asarray(vocabulary.num_bytes, jnp.float32)[targets]
+  return {
+    "unigram_loss": mean(-jnp.asarray(vocabulary.unigram_log_probs)[targets], weights),
     "most_frequent_accuracy": mean(targets == vocabulary.most_frequent, weights),
     "bits_per_byte": ((weights * loss).sum() / np.float32(np.log(2)), (weights * num_bytes).sum()),
   }
+
+
+def mean(values: Shaped[Array, "batch targets"], weights: Float[Array, "batch targets"]) -> tuple[Array, Array]:
+  """Returns (sum, weight) of `values`."""
+  return (weights * values).sum(), weights.sum()

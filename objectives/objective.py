@@ -16,6 +16,7 @@ Carry = Any  # a tree of arrays whose first axis is the row of the batch; {} whe
 Batch = dict[str, Array]  # clean rows from `data`, and "row": each row's number in the global batch
 Sums = dict[str, tuple[Array, Array]]  # name → (sum, weight), both float32 scalars
 LossFn = Callable[[Params, Carry, Batch, Array], tuple[Sums, Sums, Carry]]
+PRNG = ("threefry2x32", "rbg", "unsafe_rbg")  # generators of dropout masks
 
 
 class Objective(NamedTuple):
@@ -48,6 +49,20 @@ def mean_loss(terms: Sums) -> Array:
 def row_keys(key: Array, rows: Array) -> Array:
   """Returns one key a row, so that a row's draws depend on its global number alone, however the batch is split."""
   return jax.vmap(lambda row: jax.random.fold_in(key, row))(rows)
+
+
+def dropout_rngs(key: Array, rows: Array, prng: str) -> dict[str, Array]:
+  """Returns the generator of a micro-batch's dropout masks, of a kind in PRNG.
+
+  A micro-batch is known by its first row; the generator may be another than the one that seeds it.
+  """
+  return {"dropout": jax.random.key(jax.random.bits(jax.random.fold_in(key, rows[0])), impl=prng)}
+
+
+def check_prng(prng: str) -> None:
+  """Raises ValueError if `prng` is not in PRNG."""
+  if prng not in PRNG:
+    raise ValueError(f"objective.dropout_prng={prng!r} is unknown; use one of {', '.join(PRNG)}")
 
 
 def no_carry(rows: int) -> Carry:

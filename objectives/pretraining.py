@@ -7,11 +7,10 @@ import jax.numpy as jnp
 
 from models.pretraining import PretrainingModel
 from objectives import masking, mlm, pair
-from objectives.objective import Objective, no_carry
+from objectives.objective import Objective, check_prng, dropout_rngs, no_carry
 from objectives.vocabulary import Vocabulary
 
 PAIR = ("nsp", "sop", "none")
-PRNG = ("threefry2x32", "rbg", "unsafe_rbg")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -32,8 +31,7 @@ class PretrainingConfig:
   def __post_init__(self):
     if self.pair not in PAIR:
       raise ValueError(f"objective.pair={self.pair!r} is unknown; use one of {', '.join(PAIR)}")
-    if self.dropout_prng not in PRNG:
-      raise ValueError(f"objective.dropout_prng={self.dropout_prng!r} is unknown; use one of {', '.join(PRNG)}")
+    check_prng(self.dropout_prng)
 
 
 def make(model: PretrainingModel, config: PretrainingConfig, vocabulary: Vocabulary) -> Objective:
@@ -46,9 +44,6 @@ def make(model: PretrainingModel, config: PretrainingConfig, vocabulary: Vocabul
   def terms_and_metrics(params, batch, key, deterministic):
     corruption_key, dropout_key = jax.random.split(key)
     corrupted = masking.corrupt(corruption_key, batch, vocabulary, config.masking)
-    # A micro-batch is known by its first row; the generator may be another than the one that seeds it.
-    seed = jax.random.bits(jax.random.fold_in(dropout_key, batch["row"][0]))
-    rngs = {} if deterministic else {"dropout": jax.random.key(seed, impl=config.dropout_prng)}
     output = model.apply(
       {"params": params},
       corrupted.tokens,
@@ -56,7 +51,7 @@ def make(model: PretrainingModel, config: PretrainingConfig, vocabulary: Vocabul
       batch["sequence_ids"],
       corrupted.positions,
       deterministic=deterministic,
-      rngs=rngs,
+      rngs={} if deterministic else dropout_rngs(dropout_key, batch["row"], config.dropout_prng),
     )
     terms, metrics = mlm.sums(output.mlm_logits, corrupted)
     if config.pair != "none":
