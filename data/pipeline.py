@@ -1,13 +1,15 @@
 """Batches as a pure function of (corpus, seed, stage, step).
 
-Row i of a stage is row i mod N of epoch i div N; a shuffle that needs no memory says which of the N chunks that is, and
-the row's own random numbers make a pair of it. So seeking costs nothing, and neither the batch size, nor the processes
-that read, nor where reading began changes a row.
+A source makes any row of a stage by its number. Row i of a stage of pairs is row i mod N of epoch i div N; a shuffle
+that needs no memory says which of the N chunks that is, and the row's own random numbers make a pair of it. So seeking
+costs nothing, and neither the batch size, nor the processes that read, nor where reading began changes a row.
+(`data.streams` makes rows of contiguous text, where the batch size decides what a row continues.)
 """
 
 import dataclasses
 import functools
 from collections.abc import Callable
+from typing import Protocol
 
 import grain
 import numpy as np
@@ -23,6 +25,19 @@ Batch = dict[str, np.ndarray]
 
 _SHUFFLE, _PAIR = range(2)  # purposes of random numbers
 _PREFETCH = 4  # batches made ahead of the step
+
+
+class Source(Protocol):
+  """Rows of a stage, without end."""
+
+  tokenizer: Tokenizer
+
+  @property
+  def num_rows(self) -> int:
+    """Rows of an epoch."""
+
+  def rows(self, rows: np.ndarray) -> Batch:
+    """Makes rows by their numbers in the stage; row r of step t is number t * (rows of a batch) + r."""
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -70,6 +85,11 @@ class PairSource:
 
   def __len__(self) -> int:
     """Rows of an epoch, the same in every epoch."""
+    return self.num_rows
+
+  @property
+  def num_rows(self) -> int:
+    """Rows of an epoch."""
     return len(self._chunks[0])
 
   @property
@@ -147,13 +167,13 @@ class PairSource:
 
 
 def batches(
-  source: PairSource, batch_size: int, start: int, stop: int, rows: slice = slice(None)
+  source: Source, batch_size: int, start: int, stop: int, rows: slice = slice(None)
 ) -> grain.DatasetIterator[Batch]:
   """Iterates over the batches of steps start … stop - 1 of a stage; close() it when done.
 
   Args:
     source: the stage's rows.
-    batch_size: rows of the global batch.
+    batch_size: rows of the global batch; a source that has a batch size of its own is read with that.
     start: the first step, counted within the stage.
     stop: one past the last step.
     rows: the part of every batch that this process makes.
@@ -163,7 +183,7 @@ def batches(
 
 
 def evaluation_batches(
-  source: PairSource, batch_size: int, count: int | None = None, rows: slice = slice(None)
+  source: Source, batch_size: int, count: int | None = None, rows: slice = slice(None)
 ) -> grain.DatasetIterator[Batch]:
   """Iterates over the first epoch once, in at most `count` batches, the same ones each time; close() it when done.
 
@@ -173,7 +193,7 @@ def evaluation_batches(
 
   def batch(step: int) -> Batch:
     wanted = step * batch_size + offsets
-    made = source.rows(wanted[wanted < len(source)])
+    made = source.rows(wanted[wanted < source.num_rows])
     missing = len(wanted) - len(made["tokens"])
     fill = {name: source.tokenizer.pad_id if name == "tokens" else 0 for name in made}
     return {
@@ -181,7 +201,7 @@ def evaluation_batches(
       for name, values in made.items()
     }
 
-  steps = -(-len(source) // batch_size)
+  steps = -(-source.num_rows // batch_size)
   return _iterate(0, steps if count is None else min(count, steps), batch)
 
 

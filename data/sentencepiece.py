@@ -39,6 +39,8 @@ class Family:
     special: the special pieces, in order of their ids in the released vocabulary.
     symbols: characters that are always a piece of their own (`user_defined_symbols`).
     cls, sep, mask: which of `special` these are; padding is <pad> and what no piece covers is <unk> in both families.
+    eod: the one that ends a document; "" for none.
+    cls_last: rows end with `cls` and are padded at the left.
     lone_scripts: a piece with a character that is neither a Latin letter nor punctuation begins a word of its own.
     huggingface: the class that reads such a folder.
   """
@@ -48,6 +50,8 @@ class Family:
   cls: str
   sep: str
   mask: str
+  eod: str
+  cls_last: bool
   lone_scripts: bool
   huggingface: str
 
@@ -60,6 +64,8 @@ FAMILIES = {
     cls="[CLS]",
     sep="[SEP]",
     mask="[MASK]",
+    eod="",
+    cls_last=False,
     lone_scripts=True,
     huggingface="AlbertTokenizer",
   ),
@@ -69,6 +75,8 @@ FAMILIES = {
     cls="<cls>",
     sep="<sep>",
     mask="<mask>",
+    eod="<eod>",
+    cls_last=True,
     lone_scripts=False,
     huggingface="XLNetTokenizer",
   ),
@@ -157,6 +165,14 @@ class SentencePiece:
   @property
   def mask_id(self) -> int:
     return self._ids[self.family.mask]
+
+  @property
+  def eod_id(self) -> int | None:
+    return self._ids[self.family.eod] if self.family.eod else None
+
+  @property
+  def cls_last(self) -> bool:
+    return self.family.cls_last
 
   @functools.cached_property
   def special(self) -> np.ndarray:

@@ -40,6 +40,14 @@ class Tokenizer(Protocol):
   def mask_id(self) -> int: ...
 
   @property
+  def eod_id(self) -> int | None:
+    """The piece that ends a document; None where the vocabulary has none."""
+
+  @property
+  def cls_last(self) -> bool:
+    """Whether rows end with the cls piece and are padded at the left, as XLNet's, rather than begin with it."""
+
+  @property
   def special(self) -> np.ndarray:
     """bool [V]: pieces that text never yields as content; never a target and never a replacement."""
 

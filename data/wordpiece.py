@@ -108,6 +108,8 @@ class WordPiece:
   """
 
   name: ClassVar[str] = "wordpiece"
+  eod_id: ClassVar[None] = None
+  cls_last: ClassVar[bool] = False
   pieces: tuple[str, ...]
   lowercase: bool = True
 

@@ -21,6 +21,8 @@ class Tokenizer:
   cls_id: int = 2
   sep_id: int = 3
   mask_id: int = 4
+  eod_id: int | None = None
+  cls_last: bool = False
 
 
 Documents = Sequence[Sequence[Sequence[int]]]  # documents of sentences of tokens
