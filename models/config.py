@@ -40,10 +40,7 @@ class EncoderConfig:
   remat: str = "none"  # what the backward pass computes again: none, full (each layer), dots (all but matrix products)
 
   def __post_init__(self):
-    for name in ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size", "max_length",
-                 "type_vocab_size", "vocab_multiple", "num_groups", "inner_groups"):  # fmt: skip
-      if getattr(self, name) < 1:
-        raise ValueError(f"model.{name} must be at least 1, not {getattr(self, name)}")
+    check_fields(self, "max_length", "type_vocab_size", "num_groups", "inner_groups")
     if self.num_layers % self.num_groups:
       raise ValueError(f"model.num_groups={self.num_groups} does not divide model.num_layers={self.num_layers}")
     if self.num_groups > 1 and self.sharing == "none":
@@ -55,14 +52,8 @@ class EncoderConfig:
       )
     if self.hidden_size % self.num_heads:
       raise ValueError(f"model.num_heads={self.num_heads} does not divide model.hidden_size={self.hidden_size}")
-    for name, choices in _CHOICES.items():
-      if getattr(self, name) not in choices:
-        raise ValueError(f"model.{name}={getattr(self, name)!r} is not one of {', '.join(choices)}")
-    for name in ("hidden_dropout", "attention_dropout"):
-      if not 0 <= getattr(self, name) < 1:
-        raise ValueError(f"model.{name} must lie in [0, 1), not {getattr(self, name)}")
-    if not 0 <= self.unroll <= self.num_layers:
-      raise ValueError(f"model.unroll={self.unroll} must lie in 0 (all) to model.num_layers={self.num_layers}")
+    if self.sharing not in _SHARED:
+      raise ValueError(f"model.sharing={self.sharing!r} is not one of {', '.join(_SHARED)}")
 
   @property
   def embedding_width(self) -> int:
@@ -84,7 +75,7 @@ class EncoderConfig:
   @property
   def vocab_slots(self) -> int:
     """Rows of the word table: vocab_size rounded up to a multiple of vocab_multiple."""
-    return -(-self.vocab_size // self.vocab_multiple) * self.vocab_multiple
+    return padded_slots(self)
 
 
 # A layer's parts; each norm follows its sublayer.
@@ -93,11 +84,34 @@ PARTS = ("attention", "attention_norm", "ffn", "ffn_norm")
 _SHARED = {"none": None, "all": "", "attention": "attention", "ffn": "ffn"}
 
 _CHOICES = {
-  "sharing": tuple(_SHARED),
   "activation": ("gelu", "gelu_new", "relu"),
   "dtype": ("float32", "bfloat16"),
   "remat": ("none", "full", "dots"),
 }
+
+
+def check_fields(config, *sizes: str) -> None:
+  """Checks the fields that every model's configuration has, and that `sizes` are at least 1.
+
+  Raises:
+    ValueError: names the field.
+  """
+  for name in ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size", "vocab_multiple", *sizes):
+    if getattr(config, name) < 1:
+      raise ValueError(f"model.{name} must be at least 1, not {getattr(config, name)}")
+  for name, choices in _CHOICES.items():
+    if getattr(config, name) not in choices:
+      raise ValueError(f"model.{name}={getattr(config, name)!r} is not one of {', '.join(choices)}")
+  for field in dataclasses.fields(config):
+    if field.name.endswith("_dropout") and not 0 <= getattr(config, field.name) < 1:
+      raise ValueError(f"model.{field.name} must lie in [0, 1), not {getattr(config, field.name)}")
+  if not 0 <= config.unroll <= config.num_layers:
+    raise ValueError(f"model.unroll={config.unroll} must lie in 0 (all) to model.num_layers={config.num_layers}")
+
+
+def padded_slots(config) -> int:
+  """vocab_size rounded up to a multiple of vocab_multiple."""
+  return -(-config.vocab_size // config.vocab_multiple) * config.vocab_multiple
 
 
 def _size(num_layers: int, hidden_size: int) -> dict[str, int]:

@@ -41,7 +41,7 @@ class EncoderLayer(nn.Module):
     return split_by_row(layer_norm(config, "ffn_norm")(hidden + Dropout(config.hidden_dropout)(update, deterministic)))
 
 
-_REMAT_POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable}
+REMAT_POLICIES = {"full": None, "dots": jax.checkpoint_policies.dots_with_no_batch_dims_saveable}
 
 
 class Layers(nn.Module):
@@ -87,7 +87,7 @@ class Layers(nn.Module):
 
     if config.remat != "none":
       # Unrolled, the compiler could see that what the backward pass computes again is there already, and keep it.
-      run_block = jax.checkpoint(run_block, prevent_cse=config.unroll != 1, policy=_REMAT_POLICIES[config.remat])
+      run_block = jax.checkpoint(run_block, prevent_cse=config.unroll != 1, policy=REMAT_POLICIES[config.remat])
 
     def run_layer(shared, hidden, own_and_keys):
       output = hidden

@@ -2,7 +2,7 @@
 
 import flax.linen as nn
 import jax.numpy as jnp
-from jaxtyping import Array, Float, Int
+from jaxtyping import Array, Float, Int, Shaped
 
 from models.attention import MASKED
 from models.config import EncoderConfig
@@ -10,9 +10,9 @@ from models.primitives import ACTIVATIONS, dense, layer_norm, product
 
 
 def gather_positions(
-  hidden: Float[Array, "batch length width"], positions: Int[Array, "batch targets"]
-) -> Float[Array, "batch targets width"]:
-  """The hidden vectors at `positions` of each row."""
+  hidden: Shaped[Array, "batch length width"], positions: Int[Array, "batch targets"]
+) -> Shaped[Array, "batch targets width"]:
+  """The vectors at `positions` of each row."""
   return jnp.take_along_axis(hidden, positions[:, :, None], axis=1)
 
 

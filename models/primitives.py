@@ -9,6 +9,9 @@ from jax.sharding import PartitionSpec
 from jaxtyping import Array, Bool, Float, PRNGKeyArray
 
 from models.config import EncoderConfig
+from models.xlnet_config import XLNetConfig
+
+ModelConfig = EncoderConfig | XLNetConfig
 
 ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
   "gelu": lambda x: jax.nn.gelu(x, approximate=False),
@@ -27,12 +30,15 @@ def split_by_row(x: Float[Array, "batch ..."]) -> Float[Array, "batch ..."]:
   return jax.lax.with_sharding_constraint(x, PartitionSpec(axes)) if axes else x
 
 
-def initializer(config: EncoderConfig) -> nn.initializers.Initializer:
-  """Normal with standard deviation `initializer_range`, cut at two of them.
+def initializer(config: ModelConfig) -> nn.initializers.Initializer:
+  """Normal with standard deviation `initializer_range`, for an encoder cut at two of them.
 
-  As in the original (modeling.py: create_initializer, tf.truncated_normal_initializer), the values are not rescaled
-  after the cut, so that their standard deviation is 0.88 of `initializer_range`.
+  As in the original (BERT's modeling.py: create_initializer, tf.truncated_normal_initializer), the values are not
+  rescaled after the cut, so that their standard deviation is 0.88 of `initializer_range`. XLNet's original does not
+  cut (model_utils.py: _get_initializer).
   """
+  if isinstance(config, XLNetConfig):
+    return nn.initializers.normal(config.initializer_range)
   return nn.initializers.truncated_normal(config.initializer_range)
 
 
@@ -55,12 +61,13 @@ def product(
   )
 
 
-def dense(config: EncoderConfig, features: int, name: str | None = None) -> nn.Dense:
-  """A dense layer with bias, in the compute dtype."""
-  return nn.Dense(features, dtype=config.dtype, kernel_init=initializer(config), dot_general=product, name=name)
+def dense(config: ModelConfig, features: int, name: str | None = None, use_bias: bool = True) -> nn.Dense:
+  """A dense layer in the compute dtype."""
+  init = initializer(config)
+  return nn.Dense(features, use_bias, dtype=config.dtype, kernel_init=init, dot_general=product, name=name)
 
 
-def layer_norm(config: EncoderConfig, name: str | None = None) -> nn.LayerNorm:
+def layer_norm(config: ModelConfig, name: str | None = None) -> nn.LayerNorm:
   """Layer norm with float32 statistics; E[x²] - E[x]² could round below 0, which eps would not hide."""
   return nn.LayerNorm(config.layer_norm_eps, dtype=config.dtype, use_fast_variance=False, name=name)
 

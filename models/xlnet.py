@@ -1,0 +1,318 @@
+"""XLNet: a Transformer over two streams that share all weights (Yang et al. 2019, sections 2.3 to 2.5).
+
+The content stream reads tokens; the query stream knows where it predicts, but not what stands there. Both attend to
+the content and, before it, to memory: the layer's input at earlier positions (Transformer-XL).
+"""
+
+from typing import NamedTuple
+
+import flax.linen as nn
+import flax.traverse_util
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Bool, Float, Int
+
+from models.attention import MASKED
+from models.encoder import REMAT_POLICIES
+from models.heads import gather_positions
+from models.primitives import ACTIVATIONS, Dropout, dense, initializer, layer_norm, product, split_by_row
+from models.relative import BIASES, Distances, RelativeAttention, Stream, distance_encoding
+from models.xlnet_config import XLNetConfig
+
+PARTS = ("attention", "attention_norm", "ffn", "ffn_norm")
+
+
+class XLNetOutput(NamedTuple):
+  """Hidden vectors in the compute dtype; with `every_layer` with a leading axis of states."""
+
+  content: Float[Array, "*states batch length width"] | None
+  query: Float[Array, "*states batch targets width"] | None
+  memory: Float[Array, "batch layers kept width"] | None  # for the next segment; None if model.mem_len is 0
+
+
+class FeedForward(nn.Module):
+  """Dense, activation, dropout, dense."""
+
+  config: XLNetConfig
+
+  @nn.compact
+  def __call__(
+    self, hidden: Float[Array, "batch length width"], deterministic: bool
+  ) -> Float[Array, "batch length width"]:
+    config = self.config
+    inner = split_by_row(dense(config, config.intermediate_size, "intermediate")(hidden))
+    inner = Dropout(config.ffn_dropout)(ACTIVATIONS[config.activation](inner), deterministic)
+    return dense(config, config.hidden_size, "output")(inner)
+
+
+class XLNetLayer(nn.Module):
+  """LN(x + dropout(attention(x))), then LN(x + dropout(ffn(x))), for the vectors of all streams at once."""
+
+  config: XLNetConfig
+
+  @nn.compact
+  def __call__(
+    self,
+    hidden: Float[Array, "batch queries width"],
+    keys: Float[Array, "batch keys width"],
+    streams: tuple[Stream, ...],
+    distances: Distances,
+    deterministic: bool,
+  ) -> Float[Array, "batch queries width"]:
+    config = self.config
+    update = RelativeAttention(config, name="attention")(hidden, keys, streams, distances, deterministic)
+    hidden = layer_norm(config, "attention_norm")(hidden + Dropout(config.hidden_dropout)(update, deterministic))
+    hidden = split_by_row(hidden)
+    update = FeedForward(config, name="ffn")(hidden, deterministic)
+    return split_by_row(layer_norm(config, "ffn_norm")(hidden + Dropout(config.hidden_dropout)(update, deterministic)))
+
+
+class Layers(nn.Module):
+  """The stack of layers. Each part's parameters lie in one array with a leading axis: one entry a layer.
+
+  Biases of the attention that are tied (see untie_biases) have one entry. Layers are scanned; `unroll` and `remat`
+  change how that is run, and neither parameters nor values.
+  """
+
+  config: XLNetConfig
+
+  @nn.compact
+  def __call__(
+    self,
+    hidden: Float[Array, "batch queries width"],
+    length: int,
+    memory: Float[Array, "layers batch remembered width"] | None,
+    streams: tuple[Stream, ...],
+    distances: Distances,
+    reuse_len: int,
+    deterministic: bool,
+    every_layer: bool = False,
+  ) -> tuple[Array, Array | None, Array | None]:
+    """Returns (last output, inputs of all layers if `every_layer`, new memory [layers, batch, kept, width] or None).
+
+    Args:
+      hidden: `length` vectors of the content, then those of the query stream, where there is one. The last layer's
+        content feeds neither the loss nor the memory: with a query stream it is not computed, and not in the output.
+      length: number of content vectors.
+      memory: inputs of each layer at earlier positions.
+      streams: what the content sees, and what the query stream sees.
+      distances: encodings of all distances.
+      reuse_len: how many positions from the first go into memory.
+      deterministic: no dropout.
+      every_layer: also return the input of every layer.
+    """
+    config = self.config
+    block = XLNetLayer(config, parent=None)
+
+    def copies(part: str):
+      """Initial values of `part`, one layer after another."""
+      one = jnp.zeros((1, 1, config.hidden_size))
+      stream = Stream(jnp.ones((1, 1, 1), bool), jnp.zeros((1, 1, 1), bool), None)
+      row = one, one, (stream,), Distances(jnp.zeros((2, config.hidden_size)), None)
+      init = lambda key: block.init(key, *row, True)["params"][part]
+
+      def every(key):
+        tree = jax.vmap(init)(jax.random.split(key, config.num_layers))
+        return {name: x[:1] if name in BIASES and not config.untie_biases else x for name, x in tree.items()}
+
+      return self.param(part, every)
+
+    params = {part: copies(part) for part in PARTS}
+    spread = lambda x: jnp.broadcast_to(x, (config.num_layers, *x.shape[1:]))
+    params["attention"] = {name: spread(x) if name in BIASES else x for name, x in params["attention"].items()}
+    keys = None
+    if not deterministic and (config.hidden_dropout or config.attention_dropout or config.ffn_dropout):
+      keys = jax.random.split(self.make_rng("dropout"), config.num_layers)
+
+    def run_block(params, key, hidden, keys, streams):
+      rngs = {} if key is None else {"dropout": key}
+      return block.apply({"params": params}, hidden, keys, streams, distances, deterministic, rngs=rngs)
+
+    if config.remat != "none":
+      run_block = jax.checkpoint(run_block, prevent_cse=config.unroll != 1, policy=REMAT_POLICIES[config.remat])
+
+    def run_layer(hidden, layer, first=0, streams=streams):
+      """Runs one layer for the vectors from `first` on."""
+      params, key, memory = layer
+      content = hidden[:, :length]
+      remembered = content if memory is None else jnp.concatenate([memory, content], axis=1)
+      kept = None
+      if config.mem_len:
+        kept = content if not reuse_len else content[:, :reuse_len]
+        kept = kept if memory is None else jnp.concatenate([memory, kept], axis=1)
+        kept = jax.lax.stop_gradient(kept[:, -config.mem_len :])
+      output = run_block(params, key, hidden[:, first:], remembered, streams)
+      return output, (kept, hidden if every_layer else None)
+
+    layers = params, keys, memory
+    scanned = config.num_layers
+    if len(streams) > 1:
+      scanned -= 1
+      layers, last = (
+        jax.tree.map(lambda x: x[:scanned], layers),
+        jax.tree.map(lambda x: x[scanned], layers),
+      )
+    unroll = max(min(config.unroll or scanned, scanned), 1)
+    hidden, outputs = jax.lax.scan(run_layer, hidden, layers, length=scanned, unroll=unroll)
+    if len(streams) > 1:
+      hidden, output = run_layer(hidden, last, length, streams[1:])
+      outputs = jax.tree.map(lambda x, y: jnp.concatenate([x, y[None]]), outputs, output)
+    kept, inputs = outputs
+    return hidden, inputs, kept
+
+
+class Embeddings(nn.Module):
+  """The word table."""
+
+  config: XLNetConfig
+
+  def setup(self):
+    config = self.config
+    self.word = nn.Embed(config.vocab_slots, config.hidden_size, embedding_init=initializer(config))
+
+  def __call__(self, tokens: Int[Array, "batch length"]) -> Float[Array, "batch length width"]:
+    return self.word(tokens).astype(self.config.dtype)
+
+
+def _mask_embedding(key, shape: tuple[int]) -> Float[Array, " width"]:
+  """The original gives none, and TensorFlow then draws from Glorot's uniform distribution, for shape [1, 1, width]."""
+  limit = (6 / (1 + shape[0])) ** 0.5
+  return jax.random.uniform(key, shape, jnp.float32, -limit, limit)
+
+
+class XLNet(nn.Module):
+  """Word embeddings and the layers, for one stream or two."""
+
+  config: XLNetConfig
+
+  def setup(self):
+    config = self.config
+    self.embeddings = Embeddings(config)
+    self.mask_embedding = self.param("mask_embedding", _mask_embedding, (config.hidden_size,))
+    self.layers = Layers(config)
+    self.dropout = Dropout(config.hidden_dropout)
+
+  def __call__(
+    self,
+    tokens: Int[Array, "batch length"],
+    segment_ids: Int[Array, "batch length"],
+    *,
+    visible: Bool[Array, "batch length length"] | None = None,
+    memory: Float[Array, "batch layers remembered width"] | None = None,
+    memory_visible: Bool[Array, "batch length remembered"] | None = None,
+    backward: Bool[Array, " batch"] | None = None,
+    target_positions: Int[Array, "batch targets"] | None = None,
+    target_visible: Bool[Array, "batch targets length"] | None = None,
+    reuse_len: int = 0,
+    deterministic: bool = True,
+    every_layer: bool = False,
+  ) -> XLNetOutput:
+    """Runs the content stream, and with `target_positions` the query stream beside it.
+
+    Args:
+      tokens: ids below vocab_size.
+      segment_ids: any numbers; what counts is whether two are equal. Those of memory are 0, as in the original.
+      visible: whether the content at position q may see the content at position k; it always sees itself. None = all.
+      memory: inputs of each layer at the positions before these, as an earlier call returned it.
+      memory_visible: whether position q (in either stream) may see a position of memory. None = all.
+      backward: rows that are read from right to left: their distances are negative. None = no row.
+      target_positions: where the query stream predicts. An unused slot may hold any position (0, say).
+      target_visible: whether a target may see the content at position k, by its place in the factorization order; all
+        False in an unused slot. None = everything but its own position.
+      reuse_len: how many positions from the first go into memory; 0 = all.
+      deterministic: no dropout; else a `dropout` key is required.
+      every_layer: return states of all layers, on a leading axis: num_layers + 1 of them, or num_layers of the content
+        where there are targets.
+
+    Returns:
+      Content without targets, and the query stream with them: the content behind the last layer would feed nothing.
+    """
+    config = self.config
+    batch, length = tokens.shape
+    remembered = 0 if memory is None else memory.shape[2]
+    itself = jnp.eye(length, dtype=bool)[None]
+    visible = itself | (jnp.ones((batch, 1, 1), bool) if visible is None else visible)
+    memory_visible = jnp.ones((batch, length, remembered), bool) if memory_visible is None else memory_visible
+    key_segments = jnp.concatenate([jnp.zeros((batch, remembered), segment_ids.dtype), segment_ids], axis=1)
+
+    def stream(positions, visible, memory_visible, segment_ids) -> Stream:
+      visible = jnp.concatenate([memory_visible, visible], axis=2)
+      return Stream(visible, segment_ids[:, :, None] != key_segments[:, None, :], positions)
+
+    streams = (stream(None, visible, memory_visible, segment_ids),)
+    hidden = split_by_row(self.dropout(self.embeddings(tokens), deterministic))
+    if target_positions is not None:
+      if target_visible is None:
+        target_visible = ~gather_positions(jnp.broadcast_to(itself, visible.shape), target_positions)
+      at_targets = lambda x: gather_positions(x, target_positions)
+      segments = at_targets(segment_ids[:, :, None])[:, :, 0]
+      streams += (stream(target_positions, target_visible, at_targets(memory_visible), segments),)
+      query = jnp.broadcast_to(self.mask_embedding, (*target_positions.shape, config.hidden_size))
+      query = self.dropout(query.astype(config.dtype), deterministic)
+      hidden = jnp.concatenate([hidden, split_by_row(query)], axis=1)
+
+    # One draw for all rows and layers: the original draws for each row, which makes each row's projection another.
+    encoding = self.dropout(distance_encoding(length, remembered + length, config), deterministic)
+    signs = None if backward is None else jnp.where(backward, -1.0, 1.0).astype(config.dtype)
+    distances = Distances(encoding.astype(config.dtype), signs)
+    if memory is not None:
+      memory = jnp.moveaxis(jax.lax.stop_gradient(memory).astype(config.dtype), 1, 0)
+    last, inputs, kept = self.layers(hidden, length, memory, streams, distances, reuse_len, deterministic, every_layer)
+    last = self.dropout(last, deterministic)
+
+    content, query = (None, last) if target_positions is not None else (last, None)
+    if every_layer:
+      outputs = lambda inputs, last: inputs if last is None else jnp.concatenate([inputs, last[None]])
+      content = outputs(inputs[:, :, :length], content)
+      query = None if query is None else outputs(inputs[:, :, length:], query)
+    return XLNetOutput(content, query, None if kept is None else jnp.moveaxis(kept, 0, 1))
+
+
+class TiedHead(nn.Module):
+  """The word table as output matrix, plus a bias a word; no transformation before it (modeling.py: lm_loss)."""
+
+  config: XLNetConfig
+
+  @nn.compact
+  def __call__(
+    self, hidden: Float[Array, "batch targets width"], word_table: Float[Array, "vocab width"]
+  ) -> Float[Array, "batch targets vocab"]:
+    """Returns float32 logits; the slots past vocab_size (see vocab_multiple) are masked."""
+    config = self.config
+    bias = self.param("bias", nn.initializers.zeros, (config.vocab_slots,))
+    logits = product(hidden, word_table.astype(hidden.dtype).T, preferred_element_type="float32") + bias[None, None, :]
+    if config.vocab_slots == config.vocab_size:
+      return logits
+    return jnp.where((jnp.arange(config.vocab_slots) < config.vocab_size)[None, None, :], logits, MASKED)
+
+
+class PermutationLM(nn.Module):
+  """XLNet for pretraining: predicts the words at the target positions."""
+
+  config: XLNetConfig
+
+  def setup(self):
+    self.xlnet = XLNet(self.config)
+    self.lm_head = TiedHead(self.config)
+
+  def __call__(
+    self, tokens: Int[Array, "batch length"], segment_ids: Int[Array, "batch length"], **options
+  ) -> tuple[Float[Array, "batch targets vocab"], Float[Array, "batch layers kept width"] | None]:
+    """Returns (logits, new memory). Arguments are XLNet's; without `target_positions` the content stream predicts."""
+    output = self.xlnet(tokens, segment_ids, **options)
+    hidden = output.content if output.query is None else output.query
+    return self.lm_head(hidden, self.xlnet.embeddings.word.embedding), output.memory
+
+  def hidden(
+    self, tokens: Int[Array, "batch length"], segment_ids: Int[Array, "batch length"], **options
+  ) -> XLNetOutput:
+    """XLNet's own output (`apply(..., method="hidden")`)."""
+    return self.xlnet(tokens, segment_ids, **options)
+
+
+def parameter_shapes(config: XLNetConfig) -> dict[str, tuple[int, ...]]:
+  """The shape of every parameter of PermutationLM, by path."""
+  row = jax.ShapeDtypeStruct((1, 1), jnp.int32)
+  init = lambda key, row: PermutationLM(config).init(key, row, row, target_positions=row)
+  variables = jax.eval_shape(init, jax.random.key(0), row)
+  return {path: x.shape for path, x in flax.traverse_util.flatten_dict(variables["params"], sep="/").items()}
