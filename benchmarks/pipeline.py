@@ -3,9 +3,11 @@
   python -m benchmarks.pipeline
   python -m benchmarks.pipeline --rounds=10 --json
 
-Sequence lengths 128 and 512 alternate. `tokens_per_s` counts real tokens, padding left out, and is the median over the
-rounds; `row_tokens_per_s` counts padding too, as a training step does. `chunks_per_s` is the making of the chunk table,
-once for each stage of a run.
+Pairs of segments (BERT, ALBERT) and contiguous rows in both directions (XLNet), at lengths 128 and 512, alternate.
+`tokens_per_s` counts real tokens, padding left out, and is the median over the rounds; `row_tokens_per_s` counts
+padding too, as a training step does. `ready_s` passes before the first row, once for each stage of a run: the table of
+chunks (`chunks_per_s`), or the documents' places and the order of an epoch. `seek_ms` is the time to a batch
+a billion steps on, whose epoch was not read before.
 """
 
 import argparse
@@ -17,14 +19,18 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import closing
+from typing import Any
 
 import numpy as np
 
 from data import corpus, shards
-from data.pipeline import PairSource, batches
+from data.pipeline import PairSource, Source, batches
+from data.streams import StreamSource
 from tools import cli
 
 _LENGTHS = {128: 300_000, 512: 1_000_000}  # and how many tokens a second are wanted of one core
+_ROWS = ("pairs", "streams")
+_FAR = 10**9  # steps
 _VOCAB_SIZE = 30_522
 _SHARDS = 4
 
@@ -33,7 +39,7 @@ class _Tokenizer:
   """The special tokens; the text needs no other."""
 
   fingerprint = "random"
-  pad_id, cls_id, sep_id = 0, 101, 102
+  pad_id, cls_id, sep_id, eod_id = 0, 101, 102, 7
 
 
 def main() -> None:
@@ -52,27 +58,37 @@ def main() -> None:
   print(json.dumps(results) if arguments.json else _table(results))
 
 
-def measure(opened: corpus.Corpus, arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
-  """Returns the measurements of each length."""
+def measure(opened: corpus.Corpus, arguments: argparse.Namespace) -> list[dict[str, Any]]:
+  """Returns the measurements of each kind of rows at each length."""
   _ = opened.sentence_starts, opened.document_starts
-  sources = {length: PairSource(opened, _Tokenizer(), length, seed=0) for length in _LENGTHS}
-  results = {}
-  for length, source in sources.items():
-    begin = time.perf_counter()
-    chunks = len(source)
-    results[length] = {"target": _LENGTHS[length], "chunks_per_s": chunks / (time.perf_counter() - begin)}
-  rates = {length: [] for length in _LENGTHS}
+  batch_size = arguments.batch_size
+  sources, results = {}, []
+  for rows in _ROWS:
+    for length, target in _LENGTHS.items():
+      begin = time.perf_counter()
+      if rows == "pairs":
+        source = PairSource(opened, _Tokenizer(), length, seed=0)
+      else:
+        source = StreamSource(opened, _Tokenizer(), length, batch_size, seed=0)
+        source.rows(np.zeros(1, int))
+      count = source.num_rows
+      ready = time.perf_counter() - begin
+      result = {"rows": rows, "length": length, "target": target, "ready_s": ready}
+      results.append(result | ({"chunks_per_s": count / ready} if rows == "pairs" else {}))
+      sources[rows, length] = source
+  rates = {key: [] for key in sources}
   for number in range(arguments.rounds):
-    for length, source in sources.items():
-      rates[length].append(_rates(source, arguments.batch_size, 1000 * number, arguments.seconds))
-  for length, measured in rates.items():
-    results[length]["tokens_per_s"], results[length]["row_tokens_per_s"] = map(
-      statistics.median, zip(*measured, strict=True)
-    )
-  return {str(length): values for length, values in results.items()}
+    for key, source in sources.items():
+      rates[key].append(_rates(source, batch_size, 1000 * number, arguments.seconds))
+  for result, (key, source) in zip(results, sources.items(), strict=True):
+    result["tokens_per_s"], result["row_tokens_per_s"] = map(statistics.median, zip(*rates[key], strict=True))
+    begin = time.perf_counter()
+    source.rows(_FAR * batch_size + np.arange(batch_size))
+    result["seek_ms"] = 1000 * (time.perf_counter() - begin)
+  return results
 
 
-def _rates(source: PairSource, batch_size: int, start: int, seconds: float) -> tuple[float, float]:
+def _rates(source: Source, batch_size: int, start: int, seconds: float) -> tuple[float, float]:
   """Real tokens and all tokens a second through the iterator that training reads."""
   real = every = 0
   with closing(batches(source, batch_size, start, start + 10**6)) as read:
@@ -114,11 +130,18 @@ def _records(text: np.ndarray) -> Iterator[bytes]:
     yield text[start : start + corpus.BLOCK].tobytes()
 
 
-def _table(results: dict[str, dict[str, float]]) -> str:
-  lines = [f"{'length':>6} {'tokens/s':>12} {'wanted':>12} {'with padding':>14} {'chunks/s':>12}"]
-  for length, row in results.items():
-    numbers = row["tokens_per_s"], row["target"], row["row_tokens_per_s"], row["chunks_per_s"]
-    lines.append("{:>6} {:>12,.0f} {:>12,} {:>14,.0f} {:>12,.0f}".format(length, *numbers))
+def _table(results: list[dict[str, Any]]) -> str:
+  columns = {  # field: heading, format
+    "rows": ("rows", "<8"),
+    "length": ("length", ">6"),
+    "tokens_per_s": ("tokens/s", ">12,.0f"),
+    "target": ("wanted", ">10,"),
+    "row_tokens_per_s": ("with padding", ">13,.0f"),
+    "ready_s": ("ready, s", ">9.2f"),
+    "seek_ms": ("seek, ms", ">9.1f"),
+  }
+  lines = [" ".join(format(heading, form.split(",")[0].split(".")[0]) for heading, form in columns.values())]
+  lines += [" ".join(format(row[field], form) for field, (_, form) in columns.items()) for row in results]
   return "\n".join(lines)
 
 
