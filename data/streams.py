@@ -50,7 +50,8 @@ class StreamSource:
     stage: number of the training stage; its rows are independent of other stages' rows.
     reuse_len: tokens that a row advances by, and that memory keeps of it; 0 = half the length.
     bidirectional: rows 2p and 2p + 1 read the same lane, one of them backwards.
-    random_rate: rate of rows whose B is from a random place of the lane rather than what follows A.
+    random_rate: rate of rows whose B is from a random place of the lane, away from the row's own text and what memory
+      may hold, rather than what follows A.
     partial: for evaluation. A split too short for all rows gives fewer lanes, as many as have EVALUATION_STEPS steps or
       else one, and rows of padding for the rest; without it that is an error.
   """
@@ -177,7 +178,8 @@ class StreamSource:
     bits = philox.draw(philox.Key(self.seed, self.stage, _SEGMENTS), row, np.arange(len(_Word))[:, None])
     start = step * self.advance
     begin = start + self.advance
-    b_begin, kept = _segments(lanes, begin, self._room, bits, self.random_rate)
+    known = start - self.length, begin + self._room
+    b_begin, kept = _segments(lanes, begin, self._room, known, bits, self.random_rate)
     tokens, documents = lanes.read(
       np.stack([start, b_begin], axis=1), np.stack([self.advance + kept[:, 0], kept[:, 1]], axis=1), self.length
     )
@@ -242,25 +244,36 @@ class _Lanes:
 
 
 def _segments(
-  lanes: _Lanes, begin: np.ndarray, room: int, bits: np.ndarray, random_rate: float
+  lanes: _Lanes,
+  begin: np.ndarray,
+  room: int,
+  known: tuple[np.ndarray, np.ndarray],
+  bits: np.ndarray,
+  random_rate: float,
 ) -> tuple[np.ndarray, np.ndarray]:
   """Draws A, which begins at `begin`, and B: where B begins, int64 [rows], and how long they are, int64 [rows, 2].
 
   A ends at a sentence border inside the room, each of them alike. B is what follows up to the border that fills the
-  room, or a random span, widened to whole sentences, that does; random always where there is no border inside. Then the
+  room, or a random span, widened to whole sentences, that does; always random where there is no border inside. Then the
   longer loses at its right end, B if they are equal, until both fit exactly.
+
+  A random span is none of what lies between the places `known`, the row's own text and what memory may hold: its
+  targets would stand there to be copied. Where a lane has nothing else, B is what follows A.
   """
-  rows = len(begin)
   row, border = lanes.borders(begin + 1, room - 1)
-  counts = np.bincount(row, minlength=rows)
+  counts = np.bincount(row, minlength=len(begin))
   cut = _pick(bits[_Word.CUT], np.maximum(counts, 1)) + np.cumsum(counts) - counts
   _, full = lanes.sentence(begin + room - 1)
   a_end = full.copy()
   a_end[counts > 0] = border[cut[counts > 0]]
 
-  random = (counts == 0) | (philox.uniform(bits[_Word.RANDOM]) < random_rate)
   wanted = np.maximum(room - (a_end - begin), 1)
-  place = _pick(bits[_Word.PLACE], lanes.length - wanted + 1)
+  before = np.maximum(known[0] - wanted + 1, 0)
+  behind = np.maximum(lanes.length - wanted - known[1] + 1, 0)
+  elsewhere = before + behind > 0
+  random = (counts == 0) | (elsewhere & (philox.uniform(bits[_Word.RANDOM]) < random_rate))
+  place = _pick(bits[_Word.PLACE], np.where(elsewhere, before + behind, lanes.length - wanted + 1))
+  place += np.where(elsewhere & (place >= before), known[1] - before, 0)
   b_begin = np.where(random, lanes.sentence(place)[0], a_end)
   b_end = np.where(random, lanes.sentence(place + wanted - 1)[1], full)
   return b_begin, truncated(np.stack([a_end - begin, b_end - b_begin], axis=1), room)

@@ -9,27 +9,18 @@ import pytest
 from scipy import stats
 
 from data import philox, text_stream
-from data.corpus import Corpus
 from data.pipeline import batches, evaluation_batches
 from data.streams import StreamSource
 from data.text_stream import Text
-from tests.data.corpora import Tokenizer, numbered, write_corpus
+from tests.data.corpora import Tokenizer
+from tests.data.test_text_stream import EOD, LENGTHS, open_corpus, plain_stream
 
-EOD = 7
 TOKENIZER = Tokenizer(eod_id=EOD)
-RNG = np.random.default_rng(1)
-LENGTHS = [RNG.integers(1, 25, RNG.integers(1, 25)).tolist() for _ in range(60)] + [[1], [1], [90], [200, 3]] * 3
-KEY = philox.Key(3, 0, 0)
 
 
 @pytest.fixture(scope="module")
 def corpus(tmp_path_factory):
-  folder = tmp_path_factory.mktemp("corpus")
-  return open_corpus(folder, LENGTHS, shards=3, block=64, vocab_size=50_000)
-
-
-def open_corpus(folder, lengths, **options):
-  return Corpus.open(write_corpus(folder, {"train": numbered(*lengths)}, **options), "train")
+  return open_corpus(tmp_path_factory.mktemp("corpus"), LENGTHS, shards=3, block=64, vocab_size=50_000)
 
 
 def source(corpus, length=64, batch_size=8, seed=3, tokenizer=TOKENIZER, **options):
@@ -42,85 +33,10 @@ def equal(a, b):
     np.testing.assert_array_equal(a[name], b[name], err_msg=name)
 
 
-def plain_stream(stream, eod):
-  """The whole stream as lists: tokens, the number of each one's sentence (any, but its own), and of its document."""
-  documents = [(number, lengths) for number, lengths in enumerate(LENGTHS)]
-  size = -(-len(documents) // text_stream.MAX_BLOCKS)
-  blocks = [documents[at : at + size] for at in range(0, len(documents), size)]
-  first = [10 + sum(map(sum, LENGTHS[:number])) for number in range(len(LENGTHS))]
-  tokens, sentences, owners = [], [], []
-  for number, lengths in itertools.chain.from_iterable(blocks[place] for place in stream.order):
-    token = first[number]
-    for length in lengths:
-      tokens += range(token, token + length)
-      sentences += [(sentences[-1] if sentences else 0) + 1] * length
-      token += length
-    if eod:
-      tokens.append(EOD)
-      sentences.append(sentences[-1])  # it ends the last sentence (xlnet, _create_data)
-    owners += [number] * (sum(lengths) + eod)
-  return tokens, sentences, owners
-
-
-# --- the stream ---------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(params=[(None, 1 << 16), (EOD, 1 << 16), (EOD, 9)], ids=["no eod", "eod", "blocks"])
-def stream(request, corpus, monkeypatch):
-  eod_id, blocks = request.param
-  monkeypatch.setattr(text_stream, "MAX_BLOCKS", blocks)
-  return Text(corpus, eod_id).stream(KEY, 5)
-
-
-def test_spans_of_the_stream(stream):
-  tokens, sentences, documents = plain_stream(stream, stream.text.eod)
-  assert stream.text.num_tokens == len(tokens)
-  ends = np.sort(np.random.default_rng(0).integers(0, len(tokens) + 1, (300, 2)))
-  ends[:3] = [0, len(tokens)], [0, 1], [len(tokens) - 1, len(tokens)]
-  ends = ends[ends[:, 0] < ends[:, 1]]
-  starts, lengths = ends[:, 0], ends[:, 1] - ends[:, 0]
-  read, owners = stream.read(starts, lengths)
-  assert read.tolist() == [token for a, b in ends for token in tokens[a:b]]
-  assert owners.tolist() == [document for a, b in ends for document in documents[a:b]]
-  begins = np.flatnonzero(np.diff(sentences, prepend=0))
-  expected = [(span, at) for span, (a, b) in enumerate(ends) for at in begins[(a <= begins) & (begins < b)]]
-  assert list(zip(*map(np.ndarray.tolist, stream.borders(starts, lengths)), strict=True)) == expected
-
-
-def test_sentences_of_the_stream(stream):
-  _, sentences, _ = plain_stream(stream, stream.text.eod)
-  starts, ends = stream.sentences(np.arange(len(sentences)))
-  numbers = np.array(sentences)
-  assert (starts == np.searchsorted(numbers, numbers)).all()
-  assert (ends == np.searchsorted(numbers, numbers, side="right")).all()
-
-
-def test_every_epoch_orders_blocks_anew(corpus, monkeypatch):
-  monkeypatch.setattr(text_stream, "MAX_BLOCKS", 30)
-  text = Text(corpus, EOD)
-  orders = [text.stream(key, epoch).order for key in (KEY, KEY._replace(stage=1)) for epoch in range(3)]
-  assert len(orders[0]) == 24  # 72 documents, three in each
-  for order in orders:
-    assert sorted(order.tolist()) == list(range(24))
-  for one, other in itertools.combinations([*orders, np.arange(24)], 2):
-    assert (one == other).mean() < 0.3
-
-
-def test_a_stream_of_a_few_blocks_takes_every_order_alike(tmp_path):
-  text = Text(open_corpus(tmp_path, [[3], [4], [5]]), None)
-  counts = np.bincount([int("".join(map(str, text.stream(KEY, e).order))) for e in range(3000)], minlength=211)
-  orders = counts[counts > 0]
-  assert len(orders) == 6
-  assert stats.chisquare(orders).pvalue > 0.01
-
-
-# --- the rows -----------------------------------------------------------------------------------------------------
-
-
 def plain_rows(rows, epoch, step):
   """The rows of a step as the original makes them (_create_data, _split_a_and_b of xlnet/data_utils.py), but with the
   random words of `rows`."""
-  tokens, sentences, documents = plain_stream(rows._stream(epoch), rows._text.eod)
+  tokens, sentences, documents = plain_stream(rows._stream(epoch))
   pairs = 1 + rows.bidirectional
   length = len(tokens) // (rows.batch_size // pairs)
   for place in range(rows.batch_size):
@@ -130,9 +46,9 @@ def plain_rows(rows, epoch, step):
     number = (epoch * len(rows) + step) * rows.batch_size + place
     bits = [int(word) for word in philox.draw(philox.Key(rows.seed, rows.stage, 3), number, np.arange(3))]
     begin = (step + 1) * rows.advance
-    (a_begin, a_end), (b_begin, b_end) = plain_split(
-      sents, begin, rows.length - rows.advance - 3, bits, rows.random_rate, backward
-    )
+    room = rows.length - rows.advance - 3
+    known = range(begin - rows.advance - rows.length, begin + room)
+    (a_begin, a_end), (b_begin, b_end) = plain_split(sents, begin, room, known, bits, rows.random_rate, backward)
     reuse, a, b = slice(begin - rows.advance, begin), slice(a_begin, a_end), slice(b_begin, b_end)
     ids = [docs[i] for part in (reuse, a) for i in range(part.start, part.stop)]
     ids += [ids[-1], *docs[b], docs[b][-1], docs[b][-1]]
@@ -146,7 +62,7 @@ def plain_rows(rows, epoch, step):
     }
 
 
-def plain_split(sents, begin, room, bits, random_rate, backward):
+def plain_split(sents, begin, room, known, bits, random_rate, backward):
   end, cuts = begin + 1, []
   while end < len(sents):
     if sents[end] != sents[end - 1]:
@@ -156,9 +72,12 @@ def plain_split(sents, begin, room, bits, random_rate, backward):
     end += 1
   cuts = cuts[::-1] if backward else cuts
   a_end = cuts[bits[0] % len(cuts)] if cuts else end
-  if not cuts or (bits[1] >> 11) * 2.0**-53 < random_rate:
-    wanted = max(1, room - (a_end - begin))
-    b_begin = bits[2] % (len(sents) - wanted + 1)
+  wanted = max(1, room - (a_end - begin))
+  everywhere = range(len(sents) - wanted + 1)
+  places = [i for i in everywhere if i + wanted <= known.start or i >= known.stop]
+  if not cuts or (places and (bits[1] >> 11) * 2.0**-53 < random_rate):
+    places = places or everywhere
+    b_begin = places[bits[2] % len(places)]
     b_end = b_begin + wanted
     while b_begin > 0 and sents[b_begin - 1] == sents[b_begin]:
       b_begin -= 1
@@ -219,7 +138,7 @@ def epoch_of(rows, epoch=0):
 def test_an_epoch_takes_every_token_once_in_each_direction(corpus):
   rows = source(corpus)
   reuse = epoch_of(rows, 1)["tokens"][..., :32]
-  tokens, *_ = plain_stream(rows._stream(1), 1)
+  tokens, *_ = plain_stream(rows._stream(1))
   length, read = len(tokens) // 4, len(rows) * 32
   assert length - read < 64 + 32  # what no row advances over
   for lane in range(4):
@@ -294,6 +213,27 @@ def test_random_segments_come_from_all_of_the_lane(tmp_path):
   assert stats.kstest(begins / 40_000, "uniform").pvalue > 0.01
 
 
+@pytest.mark.parametrize("backward", [0, 1])
+def test_random_segments_are_neither_the_rows_text_nor_in_memory(tmp_path, backward):
+  rows = source(open_corpus(tmp_path, [[1] * 300]), random_rate=1.0, batch_size=2, tokenizer=Tokenizer())
+  numbers = np.arange(backward, 400 * len(rows), 2)
+  found = []
+  for number, (a, b) in zip(numbers, parts(rows.rows(numbers)), strict=True):
+    assert len(a) + len(b) == 29
+    place = (309 - b if backward else b - 10) - number // 2 % len(rows) * 32  # from the row's first token
+    assert ((place < -64) | (place >= 61)).all()
+    found += place.tolist()
+  assert {-65, 61} <= set(found)
+
+
+def test_a_lane_with_nothing_else_gives_what_follows(tmp_path):
+  rows = source(open_corpus(tmp_path, [[1] * 64]), random_rate=1.0, batch_size=2, tokenizer=Tokenizer())
+  assert len(rows) == 1
+  for a, b in parts(rows.rows(np.arange(0, 400, 2))):
+    # The row's own text is 61 tokens, so three others are left in the lane.
+    assert b[0] == a[-1] + 1 if len(b) > 3 else b[0] >= 10 + 61
+
+
 @pytest.mark.parametrize("change", [{"seed": 4}, {"stage": 1}])
 def test_seeds_and_stages_are_independent(corpus, change):
   one, other = (epoch_of(source(corpus, **options))["tokens"] for options in ({}, change))
@@ -333,7 +273,7 @@ def test_batches_stay_what_they_were(corpus):
   # A workdir may be continued under another version of anything below: these values must not move.
   rows = source(corpus).rows(np.arange(0, 5000, 7))
   digest = hashlib.sha256(b"".join(rows[name].astype("<i4").tobytes() for name in sorted(rows)))
-  assert digest.hexdigest()[:16] == "df91dc665512a38d"
+  assert digest.hexdigest()[:16] == "e180755a5492c503"
 
 
 # --- evaluation ---------------------------------------------------------------------------------------------------
