@@ -6,6 +6,7 @@ the body of a scan once.
 """
 
 from models.config import EncoderConfig
+from models.xlnet_config import XLNetConfig
 
 
 def encoder_flops(config: EncoderConfig, batch: int, length: int) -> int:
@@ -23,3 +24,19 @@ def pretraining_flops(config: EncoderConfig, batch: int, length: int, targets: i
   mlm_head = targets * (width * embedding + embedding * config.vocab_size)
   pair_head = width * width + 2 * width
   return encoder_flops(config, batch, length) + 2 * batch * (mlm_head + pair_head)
+
+
+def xlnet_flops(config: XLNetConfig, batch: int, length: int, targets: int = 0) -> int:
+  """Forward pass of PermutationLM over `batch` rows of `length` tokens and a full memory.
+
+  Args:
+    targets: target slots a row, of which each is a vector of the query stream; the last layer then has no content
+      stream. 0 = the content stream alone, without the head.
+  """
+  width, features = config.hidden_size, config.num_heads * config.head_width
+  keys = length + config.mem_len
+  distances = keys + length  # scored by every query, and projected once for all rows
+  a_query = 2 * width * features + 2 * width * config.intermediate_size + features * (2 * keys + distances)
+  queries = config.num_layers * (length + targets) - (length if targets else 0)
+  all_rows = batch * (queries * a_query + config.num_layers * keys * 2 * width * features)
+  return 2 * (all_rows + config.num_layers * distances * width * features + batch * targets * width * config.vocab_size)
