@@ -19,7 +19,7 @@ COMMON = {
   "attention_dropout": "attention_probs_dropout_prob",
   "layer_norm_eps": "layer_norm_eps",
 }
-_ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_new", "gelu_pytorch_tanh": "gelu_new", "relu": "relu"}
+ACTIVATIONS = {"gelu": "gelu", "gelu_new": "gelu_new", "gelu_pytorch_tanh": "gelu_new", "relu": "relu"}
 # Settings under which the same tensors mean another model.
 _REQUIRED = {
   "position_embedding_type": "absolute",
@@ -53,15 +53,15 @@ class Fields:
       if fields.get(name, value) != value:
         raise ValueError(f"{name}={fields[name]!r} is not supported, only {value!r}")
     fields = {**self.defaults, **fields}
-    if (activation := fields["hidden_act"]) not in _ACTIVATIONS:
-      raise ValueError(f"hidden_act={activation!r} is not supported, only {', '.join(_ACTIVATIONS)}")
+    if (activation := fields["hidden_act"]) not in ACTIVATIONS:
+      raise ValueError(f"hidden_act={activation!r} is not supported, only {', '.join(ACTIVATIONS)}")
     if lost := [theirs for theirs in self.names.values() if theirs not in fields]:
       raise ValueError(f"missing {', '.join(lost)}")
     for theirs in self.names.values():
       if isinstance(fields[theirs], bool) or not isinstance(fields[theirs], int | float):
         raise ValueError(f"{theirs}={fields[theirs]!r} is no number")
     known = {ours: fields[theirs] for ours, theirs in self.names.items()}
-    return EncoderConfig(activation=_ACTIVATIONS[activation], **known, **self.constant)
+    return EncoderConfig(activation=ACTIVATIONS[activation], **known, **self.constant)
 
   def write(self, config: EncoderConfig) -> dict:
     """Returns the fields that `read` takes, and no others."""

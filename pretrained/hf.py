@@ -7,12 +7,12 @@ import types
 import numpy as np
 import safetensors
 
-from models.config import EncoderConfig
-from models.pretraining import parameter_shapes
-from pretrained import albert, bert, names
+from models.primitives import ModelConfig
+from pretrained import albert, bert, names, xlnet
+from pretrained.shapes import parameter_shapes
 
 # What config.json calls a family: the module with its tables.
-FAMILIES = {"bert": bert, "albert": albert}
+FAMILIES = {"bert": bert, "albert": albert, "xlnet": xlnet}
 
 
 def is_folder(path: pathlib.Path) -> bool:
@@ -20,7 +20,7 @@ def is_folder(path: pathlib.Path) -> bool:
   return any((path / name).exists() for name in ("model.safetensors", "pytorch_model.bin"))
 
 
-def read_folder(path: pathlib.Path) -> tuple[EncoderConfig, dict, tuple[str, ...]]:
+def read_folder(path: pathlib.Path) -> tuple[ModelConfig, dict, tuple[str, ...]]:
   """Returns (config, parameters, names of the heads that the file does not hold).
 
   Raises:

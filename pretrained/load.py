@@ -11,8 +11,10 @@ import numpy as np
 
 from data.tokenizers import Tokenizer, load_tokenizer
 from models.config import EncoderConfig
-from models.pretraining import parameter_shapes
+from models.primitives import ModelConfig
+from models.xlnet_config import XLNetConfig
 from pretrained import hf
+from pretrained.shapes import parameter_shapes
 from training.checkpoint import restore_params
 
 
@@ -21,13 +23,14 @@ class Pretrained:
   """A trained model.
 
   Attributes:
-    config: the encoder's shape and arithmetic.
-    params: PretrainingModel's parameters, float32 arrays on the host, without the modules in `missing`.
+    config: the model's shape and arithmetic; its type is the family.
+    params: parameters of PretrainingModel, or of PermutationLM for an XLNet; float32 arrays on the host, without the
+      modules in `missing`.
     tokenizer: the one it was trained with.
-    missing: heads that the checkpoint does not hold, of "pooler", "mlm_head", "pair_head".
+    missing: heads that the checkpoint does not hold, of "pooler", "mlm_head", "pair_head", or "lm_head".
   """
 
-  config: EncoderConfig
+  config: ModelConfig
   params: dict
   tokenizer: Tokenizer
   missing: tuple[str, ...] = ()
@@ -61,11 +64,12 @@ def load(path: str | os.PathLike) -> Pretrained:
   return Pretrained(config, params, tokenizer, missing)
 
 
-def _read_workdir(path: pathlib.Path) -> tuple[EncoderConfig, dict, tuple[str, ...]]:
+def _read_workdir(path: pathlib.Path) -> tuple[ModelConfig, dict, tuple[str, ...]]:
   """Returns what `hf.read_folder` does, of the newest checkpoint of a run."""
   file = path / "config.json"
   try:
-    config = EncoderConfig(**json.loads(file.read_text(encoding="utf-8"))["model"])
+    written = json.loads(file.read_text(encoding="utf-8"))
+    config = (XLNetConfig if written.get("family") == "xlnet" else EncoderConfig)(**written["model"])
   except FileNotFoundError:
     raise FileNotFoundError(f"{file} is missing: {path} is no whole workdir") from None
   except (ValueError, KeyError, TypeError) as error:
@@ -82,9 +86,11 @@ def fill(params: dict, pretrained: Pretrained) -> dict:
   """Returns `params` with every module that `pretrained` holds put in its place, on the same devices.
 
   Raises:
-    ValueError: an array of another shape than the run's model has.
+    ValueError: a model of another family, or an array of another shape than the run's model has.
   """
   ours, theirs = (flax.traverse_util.flatten_dict(tree, sep="/") for tree in (params, pretrained.params))
+  if other := theirs.keys() - ours.keys():
+    raise ValueError(f"config.init_from: this run's model has no {min(other)}; the checkpoint is of another family")
   for name, value in theirs.items():
     if ours[name].shape != value.shape:
       raise ValueError(

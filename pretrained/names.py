@@ -1,7 +1,7 @@
 """What a checkpoint's tensors are called elsewhere: one table a family, read in both directions.
 
 Elsewhere every layer has tensors of its own, and a dense layer's matrix is stored [out, in]; here the copies of a
-layer's part are stacked on a leading axis under `encoder/layers/`, and the matrix is [in, out].
+layer's part are stacked on a leading axis under `…/layers/`, and the matrix is [in, out].
 """
 
 import dataclasses
@@ -11,7 +11,10 @@ from collections.abc import Iterable, Mapping, Sequence
 import flax.traverse_util
 import numpy as np
 
-from models.config import EncoderConfig
+from models.primitives import ModelConfig
+from models.xlnet_config import XLNetConfig
+
+BODIES = ("encoder", "xlnet")  # modules that a checkpoint cannot do without
 
 
 @dataclasses.dataclass(frozen=True)
@@ -23,11 +26,15 @@ class Entry:
     theirs: name; for a layer's part "{copy}" stands for the copy's number, which is "{block}" of "{group}": the copies
       of a group's blocks follow one another.
     transpose: theirs is [out, in].
+    heads: theirs has the heads on an axis of their own: [.., heads, head width], after `transpose`.
+    leading: axes of size 1 that theirs begins with.
   """
 
   ours: str
   theirs: str
   transpose: bool = False
+  heads: bool = False
+  leading: int = 0
 
   @property
   def module(self) -> str:
@@ -35,14 +42,23 @@ class Entry:
 
   @property
   def is_stacked(self) -> bool:
-    return self.ours.startswith("encoder/layers/")
+    return self.ours.split("/")[1:2] == ["layers"]
 
-  def names(self, config: EncoderConfig) -> list[str]:
+  def names(self, config: ModelConfig) -> list[str]:
     """Their names, one a copy."""
     if not self.is_stacked:
       return [self.theirs]
+    if isinstance(config, XLNetConfig):
+      return [self.theirs.format(copy=i) for i in range(config.num_layers)]
     part, blocks = self.ours.split("/")[2], config.inner_groups
     return [self.theirs.format(copy=i, group=i // blocks, block=i % blocks) for i in range(config.copies(part))]
+
+  def their_shape(self, shape: tuple[int, ...], config: ModelConfig) -> tuple[int, ...]:
+    """The shape of a tensor of theirs, by that of one copy of ours."""
+    shape = shape[::-1] if self.transpose else shape
+    if self.heads:
+      shape = (*shape[:-1], config.num_heads, shape[-1] // config.num_heads)
+    return (1,) * self.leading + shape
 
 
 def table(ours: str, theirs: str) -> list[Entry]:
@@ -66,14 +82,14 @@ def canonical(name: str, prefix: str) -> str | None:
     return None
   name = re.sub(r"LayerNorm\.gamma$", "LayerNorm.weight", name)
   name = re.sub(r"LayerNorm\.beta$", "LayerNorm.bias", name)
-  return re.sub(r"^(embeddings|encoder|pooler)\.", rf"{prefix}.\1.", name)
+  return re.sub(r"^(embeddings|encoder|pooler|word_embedding|mask_emb|layer)(\.|$)", rf"{prefix}.\1\2", name)
 
 
 def from_theirs(
   entries: Sequence[Entry],
   tensors: Mapping[str, np.ndarray],
   shapes: Mapping[str, tuple[int, ...]],
-  config: EncoderConfig,
+  config: ModelConfig,
 ) -> tuple[dict, tuple[str, ...]]:
   """Returns (parameters, modules that are absent from `tensors` and so from the parameters).
 
@@ -84,7 +100,7 @@ def from_theirs(
     config: says how many copies of a part there are.
 
   Raises:
-    ValueError: the encoder, or part of another module, is missing; a tensor is unknown; a shape differs.
+    ValueError: the body, or part of another module, is missing; a tensor is unknown; a shape differs.
   """
   wanted = {entry: entry.names(config) for entry in entries}
   if unknown := sorted(tensors.keys() - {name for names in wanted.values() for name in names}):
@@ -95,7 +111,8 @@ def from_theirs(
   absent = tuple(
     module
     for module in missing
-    if module != "encoder" and not any(n in tensors for e, names in wanted.items() if e.module == module for n in names)
+    if module not in BODIES
+    and not any(n in tensors for e, names in wanted.items() if e.module == module for n in names)
   )
   if lost := [name for module, names in missing.items() if module not in absent for name in names]:
     raise ValueError(f"missing tensors: {_some(lost)}")
@@ -105,17 +122,22 @@ def from_theirs(
     if entry.module in absent:
       continue
     shape = shapes[entry.ours][1:] if entry.is_stacked else shapes[entry.ours]
-    arrays = [tensors[name].T if entry.transpose else tensors[name] for name in names]
-    for name, array in zip(names, arrays, strict=True):
-      if array.shape != shape:
-        theirs = shape[::-1] if entry.transpose else shape
+    theirs = entry.their_shape(shape, config)
+    for name in names:
+      if tensors[name].shape != theirs:
         raise ValueError(f"tensor {name} has shape {tensors[name].shape}; config.json says {theirs}")
+    turned = lambda x, shape=shape, turn=entry.transpose: x.reshape(shape[::-1]).T if turn else x.reshape(shape)
+    arrays = [turned(tensors[name]) for name in names]
+    if entry.is_stacked and shapes[entry.ours][0] == 1:  # one for all layers here, a copy for each there
+      if any(not np.array_equal(arrays[0], other) for other in arrays[1:]):
+        raise ValueError(f"tensors {names[0]} and those of the other layers differ; config.json says they are tied")
+      arrays = arrays[:1]
     array = np.stack(arrays) if entry.is_stacked else arrays[0]
     params[entry.ours] = np.ascontiguousarray(array, dtype=np.float32)
   return flax.traverse_util.unflatten_dict(params, sep="/"), absent
 
 
-def to_theirs(entries: Sequence[Entry], params: Mapping, config: EncoderConfig) -> dict[str, np.ndarray]:
+def to_theirs(entries: Sequence[Entry], params: Mapping, config: ModelConfig) -> dict[str, np.ndarray]:
   """Returns their tensors by name: `from_theirs` backwards, without the slots that vocab_multiple adds."""
   flat = flax.traverse_util.flatten_dict(params, sep="/")
   tensors = {}
@@ -123,11 +145,13 @@ def to_theirs(entries: Sequence[Entry], params: Mapping, config: EncoderConfig) 
     if entry.ours not in flat:
       continue
     array = np.asarray(flat[entry.ours])
-    if entry.ours in ("encoder/embeddings/word/embedding", "mlm_head/bias"):
+    if re.search(r"/embeddings/word/embedding$|^(mlm|lm)_head/bias$", entry.ours):
       array = array[: config.vocab_size]
-    arrays = array if entry.is_stacked else [array]
-    for name, one in zip(entry.names(config), arrays, strict=True):
-      tensors[name] = np.ascontiguousarray(one.T if entry.transpose else one)
+    names = entry.names(config)
+    arrays = [array] if not entry.is_stacked else array if len(array) > 1 else [array[0]] * len(names)
+    for name, one in zip(names, arrays, strict=True):
+      theirs = entry.their_shape(one.shape, config)
+      tensors[name] = np.ascontiguousarray(one.T if entry.transpose else one).reshape(theirs)
   return tensors
 
 

@@ -26,6 +26,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from etils import epath
 
+from models.config import EncoderConfig
 from pretrained.load import load
 from tools import cli, features
 from tools.feature_files import FORMATS, Record
@@ -122,6 +123,8 @@ def main() -> None:
 
   pretrained = load(args.checkpoint)
   config, tokenizer = pretrained.config, pretrained.tokenizer
+  if not isinstance(config, EncoderConfig):
+    raise ValueError(f"{args.checkpoint}: features are taken from BERT and ALBERT, not from an XLNet")
   layers = parse_layers(args.layers, config.num_layers)
   max_length = config.max_length if args.max_length is None else args.max_length
   if not 8 <= max_length <= config.max_length:

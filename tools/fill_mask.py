@@ -16,6 +16,7 @@ import numpy as np
 from data.rows import layout, pad
 from data.tokenizers import Tokenizer
 from data.wordpiece import MASK
+from models.config import EncoderConfig
 from models.pretraining import PretrainingModel
 from pretrained.load import Pretrained, load
 from tools import cli
@@ -79,7 +80,7 @@ def main() -> None:
     raise ValueError(f"--top_k={args.top_k} must be at least 1")
 
   pretrained = load(args.checkpoint)
-  if "mlm_head" in pretrained.missing:
+  if "mlm_head" in pretrained.missing or not isinstance(pretrained.config, EncoderConfig):
     raise ValueError(f"{args.checkpoint}: the model has no masked-word head, so it cannot fill blanks")
   for text, blanks in zip(args.texts, fill_mask(pretrained, args.texts, args.top_k), strict=True):
     if args.json:

@@ -3,7 +3,8 @@
   python -m tests.parity.record
 
 Needs benchmarks/requirements.txt. Writes tests/fixtures/bert/ and tests/fixtures/albert/: a model folder (config.json,
-model.safetensors, vocab.txt), and for each activation the outputs for one padded batch (ACTIVATION.npz).
+model.safetensors, vocab.txt), and for each activation the outputs for one padded batch (ACTIVATION.npz). And
+tests/fixtures/xlnet/: config.json, model.safetensors, and the outputs of both streams (gelu.npz).
 """
 
 import pathlib
@@ -12,6 +13,7 @@ import shutil
 import numpy as np
 
 from data.wordpiece import SPECIAL
+from tests.parity import xlnet_reference
 from tests.parity.reference import outputs, padded_batch, random_model
 from tools import cli
 
@@ -55,10 +57,26 @@ def record(family: str) -> None:
     np.savez_compressed(folder / f"{activation}.npz", **batch, **expected)
 
 
+def record_xlnet() -> None:
+  """With memory, padding, and half of the rows read backwards."""
+  folder = FIXTURES / "xlnet"
+  shutil.rmtree(folder, ignore_errors=True)
+  fields = xlnet_reference.TINY | {"vocab_size": 96, "d_model": 24, "n_layer": 2, "mem_len": 9}
+  model = xlnet_reference.random_model(fields, bi_data=True, reuse_len=6)
+  model.save_pretrained(folder)
+  (folder / "generation_config.json").unlink(missing_ok=True)
+  batch = xlnet_reference.batch(fields["vocab_size"], padded=True)
+  memory = np.random.default_rng(1).normal(size=(len(batch["tokens"]), 2, 9, 24)).astype(np.float32)
+  content, query, logits, kept = xlnet_reference.theirs(model, batch, memory, targets=True)
+  expected = {"content": content, "query": query, "logits": logits, "kept": kept}
+  np.savez_compressed(folder / "gelu.npz", memory=memory, **batch, **expected)
+
+
 def main() -> None:
   cli.parser(__doc__).parse_args()
   for family in FIELDS:
     record(family)
+  record_xlnet()
 
 
 if __name__ == "__main__":

@@ -1,0 +1,116 @@
+"""XLNet as Hugging Face stores it: the tensors' names and the fields of config.json."""
+
+from collections.abc import Mapping
+
+from models.xlnet_config import XLNetConfig
+from pretrained.fields import ACTIVATIONS
+from pretrained.names import Entry, dense, norm, table
+
+PREFIX = "transformer"  # of all tensors but the head's; files of a bare model lack it
+_LAYER = "transformer.layer.{copy}"
+_ATTENTION = "xlnet/layers/attention"
+
+ENTRIES: tuple[Entry, ...] = (
+  *table("xlnet/embeddings/word", "transformer.word_embedding"),
+  Entry("xlnet/mask_embedding", "transformer.mask_emb", leading=2),
+  Entry(f"{_ATTENTION}/query/kernel", f"{_LAYER}.rel_attn.q", heads=True),
+  Entry(f"{_ATTENTION}/key/kernel", f"{_LAYER}.rel_attn.k", heads=True),
+  Entry(f"{_ATTENTION}/value/kernel", f"{_LAYER}.rel_attn.v", heads=True),
+  Entry(f"{_ATTENTION}/position/kernel", f"{_LAYER}.rel_attn.r", heads=True),
+  Entry(f"{_ATTENTION}/output/kernel", f"{_LAYER}.rel_attn.o", transpose=True, heads=True),
+  Entry(f"{_ATTENTION}/content_bias", f"{_LAYER}.rel_attn.r_w_bias"),
+  Entry(f"{_ATTENTION}/position_bias", f"{_LAYER}.rel_attn.r_r_bias"),
+  Entry(f"{_ATTENTION}/segment_bias", f"{_LAYER}.rel_attn.r_s_bias"),
+  Entry(f"{_ATTENTION}/segment_embedding", f"{_LAYER}.rel_attn.seg_embed"),
+  *norm("xlnet/layers/attention_norm", f"{_LAYER}.rel_attn.layer_norm"),
+  *dense("xlnet/layers/ffn/intermediate", f"{_LAYER}.ff.layer_1"),
+  *dense("xlnet/layers/ffn/output", f"{_LAYER}.ff.layer_2"),
+  *norm("xlnet/layers/ffn_norm", f"{_LAYER}.ff.layer_norm"),
+  Entry("lm_head/bias", "lm_loss.bias"),
+)
+
+# A copy of another tensor: the output matrix is the word table.
+TIED = {"lm_loss.weight": "transformer.word_embedding.weight"}
+
+# Ours: theirs.
+_NAMES = {
+  "vocab_size": "vocab_size",
+  "hidden_size": "d_model",
+  "num_layers": "n_layer",
+  "num_heads": "n_head",
+  "intermediate_size": "d_inner",
+  "initializer_range": "initializer_range",
+  "layer_norm_eps": "layer_norm_eps",
+  "mem_len": "mem_len",
+}
+_DEFAULTS = {
+  "initializer_range": 0.02,
+  "layer_norm_eps": 1e-12,
+  "dropout": 0.1,
+  "clamp_len": -1,
+  "ff_activation": "gelu",
+  "untie_r": True,
+}
+# Settings under which the same tensors mean another model.
+_REQUIRED = {"attn_type": "bi", "same_length": False, "tie_word_embeddings": True}
+
+
+def read_config(fields: Mapping) -> XLNetConfig:
+  """Returns the model that a config.json describes; what only its heads or other programs use is ignored.
+
+  Raises:
+    ValueError: a size is missing or no number, or a setting is not supported.
+  """
+  for name, value in _REQUIRED.items():
+    if fields.get(name, value) != value:
+      raise ValueError(f"{name}={fields[name]!r} is not supported, only {value!r}")
+  # There mem_len may be null, and the vocabulary's size goes by its older name in the original's files.
+  fields = {**_DEFAULTS, **fields, "mem_len": fields.get("mem_len") or 0}
+  fields.setdefault("vocab_size", fields.get("n_token"))
+  if (activation := fields["ff_activation"]) not in ACTIVATIONS:
+    raise ValueError(f"ff_activation={activation!r} is not supported, only {', '.join(ACTIVATIONS)}")
+  if lost := [theirs for theirs in _NAMES.values() if fields.get(theirs) is None]:
+    raise ValueError(f"missing {', '.join(lost)}")
+  head_size = fields.get("d_head") or 0
+  numbers = {
+    **{theirs: fields[theirs] for theirs in _NAMES.values()},
+    "d_head": head_size,
+    "dropout": fields["dropout"],
+  }
+  for name, value in numbers.items():
+    if isinstance(value, bool) or not isinstance(value, int | float):
+      raise ValueError(f"{name}={value!r} is no number")
+  return XLNetConfig(
+    **{ours: fields[theirs] for ours, theirs in _NAMES.items()},
+    head_size=0 if head_size * fields["n_head"] == fields["d_model"] else head_size,
+    clamp_length=max(fields["clamp_len"], 0),
+    untie_biases=bool(fields["untie_r"]),
+    activation=ACTIVATIONS[activation],
+    hidden_dropout=fields["dropout"],
+    attention_dropout=fields["dropout"],
+    ffn_dropout=fields["dropout"],
+  )
+
+
+def write_config(config: XLNetConfig) -> dict:
+  """Returns the config.json of a model, without what the heads need.
+
+  Raises:
+    ValueError: the model's dropout rates differ: in this layout they are one field.
+  """
+  if len(rates := {config.hidden_dropout, config.attention_dropout, config.ffn_dropout}) > 1:
+    raise ValueError(
+      "an XLNet in this layout has one dropout rate; this is "
+      f"model.hidden_dropout={config.hidden_dropout}, model.attention_dropout={config.attention_dropout}, "
+      f"model.ffn_dropout={config.ffn_dropout}"
+    )
+  return {
+    "model_type": "xlnet",
+    **{theirs: getattr(config, ours) for ours, theirs in _NAMES.items()},
+    "d_head": config.head_width,
+    "clamp_len": config.clamp_length or -1,
+    "ff_activation": config.activation,
+    "dropout": rates.pop(),
+    **_REQUIRED,
+    **({} if config.untie_biases else {"untie_r": False}),
+  }
