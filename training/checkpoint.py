@@ -1,7 +1,8 @@
 """Checkpoints: asynchronous, never of a broken state, and never lost to a damaged one.
 
-Each holds two Orbax items, so that whoever needs only the weights reads only them: `params`, and `rest` (step,
-optimizer state, carry).
+Each holds Orbax items, so that whoever needs only the weights reads only them: `params`, `rest` (step and optimizer
+state), and in the newest checkpoint alone `carry`, where the objective carries something: XLNet's memory is many times
+the weights at the paper's size.
 """
 
 import os
@@ -15,11 +16,14 @@ import jax.numpy as jnp
 import orbax.checkpoint as ocp
 from orbax.checkpoint import checkpoint_managers
 
+from objectives.objective import Carry
 from training.aftermath import hush
 from training.state import TrainState
+from training.trees import path_name
 
 # Free space asked for before a save, in sizes of the state and in bytes: metadata, the log, other writers.
 ROOM_FACTOR, ROOM = 1.5, 32e6
+CARRY = ("exact", "zero")
 
 
 class Checkpoints:
@@ -29,10 +33,17 @@ class Checkpoints:
     folder: the workdir.
     keep_last: how many of the newest stay.
     keep_best: how many of those with the lowest evaluation loss stay besides.
+    carry: "exact", it is saved; or "zero", it is not, and a resumed run begins with a fresh one.
+
+  Raises:
+    ValueError: `carry` is neither.
   """
 
-  def __init__(self, folder: str, keep_last: int, keep_best: int):
+  def __init__(self, folder: str, keep_last: int, keep_best: int, carry: str = "exact"):
     hush()
+    if carry not in CARRY:
+      raise ValueError(f"config.checkpoint_memory={carry!r} is unknown; use one of {', '.join(CARRY)}")
+    self._carry = carry
     self._folder = os.path.join(os.path.abspath(folder), "checkpoints")
     policies = [checkpoint_managers.LatestN(keep_last)]
     if keep_best:
@@ -64,16 +75,19 @@ class Checkpoints:
       )
     if not bool(all_finite(state)):
       raise FloatingPointError(f"the state at step {step} holds numbers that are not finite, so it was not saved")
-    rest = {"step": state.step, "opt_state": state.opt_state, "carry": state.carry}
-    items = ocp.args.Composite(params=ocp.args.StandardSave(state.params), rest=ocp.args.StandardSave(rest))
+    items = {"params": state.params, "rest": {"step": state.step, "opt_state": state.opt_state}}
+    if self._carry == "exact" and jax.tree.leaves(state.carry):
+      items["carry"] = state.carry
+    args = ocp.args.Composite(**{name: ocp.args.StandardSave(item) for name, item in items.items()})
     metrics = None if eval_loss is None else {"loss": eval_loss}
-    if not self._manager.save(step, args=items, metrics=metrics):
+    if not self._manager.save(step, args=args, metrics=metrics):
       raise RuntimeError(f"the checkpoint of step {step} was refused; is a newer one in {self._folder}?")
 
   def restore(self, abstract: Callable[[int], TrainState]) -> TrainState:
     """Returns the newest whole state of those in `saved_steps`, placed as `abstract(its step)` says.
 
-    A damaged checkpoint is moved to DIR/damaged/STEP, with one line, and the one before is taken.
+    A damaged checkpoint is moved to DIR/damaged/STEP, with one line, and the one before is taken. A carry that was not
+    kept, or has other shapes, is zeros, with one line.
 
     Raises:
       ValueError: there are checkpoints, and none can be read; nothing is moved.
@@ -86,13 +100,36 @@ class Checkpoints:
     return state
 
   def _restore(self, step: int, abstract: TrainState) -> TrainState:
-    rest = {"step": abstract.step, "opt_state": abstract.opt_state, "carry": abstract.carry}
-    items = ocp.args.Composite(params=ocp.args.StandardRestore(abstract.params), rest=ocp.args.StandardRestore(rest))
-    restored = self._manager.restore(step, args=items)
-    state = TrainState(params=restored.params, **restored.rest)
+    items = {"params": abstract.params, "rest": {"step": abstract.step, "opt_state": abstract.opt_state}}
+    if not (fault := self._carry_fault(step, abstract.carry)) and jax.tree.leaves(abstract.carry):
+      items["carry"] = abstract.carry
+    args = ocp.args.Composite(**{name: ocp.args.StandardRestore(item) for name, item in items.items()})
+    restored = self._manager.restore(step, args=args)
+    carry = restored["carry"] if "carry" in items else zeros(abstract.carry)
+    state = TrainState(params=restored["params"], carry=carry, **restored["rest"])
     if int(state.step) != step or not bool(all_finite(state)):
       raise ValueError("its numbers are damaged")
+    if fault and jax.process_index() == 0:
+      print(
+        f"checkpoint {step} {fault}: the run goes on with an empty memory, and not bit for bit as before",
+        file=sys.stderr,
+      )
     return state
+
+  def _carry_fault(self, step: int, wanted: Carry) -> str:
+    """Returns what keeps the carry of a checkpoint from being used, or nothing."""
+    path = os.path.join(self._folder, str(step), "carry")
+    if not jax.tree.leaves(wanted):
+      return ""
+    if not os.path.isdir(path):
+      return "holds no memory"
+    with ocp.StandardCheckpointer() as checkpointer:
+      found = checkpointer.metadata(path).item_metadata.tree
+    shapes = lambda tree: {path_name(path): tuple(x.shape) for path, x in jax.tree.leaves_with_path(tree)}
+    if shapes(found) == shapes(wanted):
+      return ""
+    name, shape = next((name, shape) for name, shape in shapes(wanted).items() if shapes(found).get(name) != shape)
+    return f"holds a memory of another shape ({name}: {shapes(found).get(name)} there, {shape} here)"
 
   def _set_aside(self, step: int) -> str:
     target = os.path.join(os.path.dirname(self._folder), "damaged", str(step))
@@ -113,6 +150,9 @@ class Checkpoints:
       self._manager.wait_until_finished()
     except Exception as error:  # Orbax has no public class for this either
       raise OSError(f"a checkpoint could not be written ({first_line(error)}); {self._kept()}") from None
+    if jax.process_index() == 0:
+      for step in saved_steps(os.path.dirname(self._folder))[:-1]:
+        shutil.rmtree(os.path.join(self._folder, str(step), "carry"), ignore_errors=True)
 
   def _kept(self) -> str:
     steps = saved_steps(os.path.dirname(self._folder))
@@ -133,6 +173,13 @@ class Checkpoints:
 def first_line(error: Exception) -> str:
   """Returns what an error says, in a line."""
   return (str(error).strip() or type(error).__name__).splitlines()[0][:200]
+
+
+def zeros(abstract):
+  """Returns arrays of zeros, shaped and placed as `abstract` says."""
+  places = jax.tree.map(lambda x: x.sharding, abstract)
+  make = lambda: jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), abstract)
+  return jax.jit(make, out_shardings=places)()
 
 
 @jax.jit

@@ -17,7 +17,7 @@ from training.schedule import ScheduleConfig
 # what it computes. A corpus may move: its text is compared, not its folder (`corpus_fingerprint`).
 FREE = (
   "steps", "init_from", "log_every", "eval_every", "checkpoint_every", "keep_last", "keep_best", "profile_steps",
-  "mesh", "data.corpus", "model.unroll", "model.remat",
+  "mesh", "checkpoint_memory", "data.corpus", "model.unroll", "model.remat", "model.mem_len",
 )  # fmt: skip
 
 
@@ -50,6 +50,11 @@ def notices(config: ConfigDict, first: int) -> list[str]:
     traced = "{} to {}".format(*config.profile_steps)
     lines.append(
       f"config.profile_steps: steps {traced} are none of this run's, {first} to {config.steps}; nothing is traced"
+    )
+  if config.checkpoint_memory == "zero":
+    lines.append(
+      "config.checkpoint_memory=zero: the memory is not saved, so a resumed run goes on with an empty one, and not "
+      "bit for bit"
     )
   return lines
 

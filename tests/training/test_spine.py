@@ -161,14 +161,19 @@ def spoil(checkpoint_folder, damage: str) -> None:
 @pytest.mark.parametrize("damage", DAMAGE)
 def test_a_damaged_checkpoint_falls_back_to_the_one_before(whole, tmp_path, damage, capsys):
   run(tmp_path)
+  *_, before, _ = checkpoint.saved_steps(str(tmp_path))
   spoil(tmp_path / "checkpoints" / "20", damage)
   capsys.readouterr()
-  again = run(tmp_path)
-  assert again == series(whole)
+  again, straight = run(tmp_path), series(whole)
   said = capsys.readouterr().err.splitlines()
-  assert len(said) == 1
-  assert said[0].startswith("checkpoint 20 is damaged and was moved to")
+  assert len(said) == 2
+  assert said[0].startswith(f"checkpoint {before} holds no memory")  # only the newest keeps what is carried
+  assert said[1].startswith("checkpoint 20 is damaged and was moved to")
   assert (tmp_path / "damaged" / "20").exists()
+  assert [(r["step"], r["split"]) for r in again] == [(r["step"], r["split"]) for r in straight]
+  assert [r for r in again if r["step"] <= before] == [r for r in straight if r["step"] <= before]
+  seen = [r["seen"] for r in again if r["split"] == "train"]
+  assert seen[before:] == list(range(1, 21 - before))
 
 
 def test_checkpoints_that_cannot_be_read_at_all_are_an_error_and_stay(tmp_path):
