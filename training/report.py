@@ -12,27 +12,27 @@ from training.hardware import peak_flops
 from training.metrics import MetricsLog, read
 
 
+def _of(metric: str, said: str):
+  return lambda record: record[metric], said
+
+
 def _majority(positive: str):
   return lambda record: max(record[positive], 1 - record[positive]), "the more frequent answer"
 
 
 # Metric → what needs no model: its value, from the same record, and its name for the reader.
 BASELINES = {
-  "mlm_loss": (lambda record: record["unigram_loss"], "word frequencies"),
-  "mlm_accuracy": (lambda record: record["most_frequent_accuracy"], "the most frequent token"),
-  "masked_loss": (lambda record: record["masked_unigram_loss"], "word frequencies"),
-  "masked_accuracy": (lambda record: record["most_frequent_accuracy"], "the most frequent token"),
+  "mlm_loss": _of("unigram_loss", "word frequencies"),
+  "mlm_accuracy": _of("most_frequent_accuracy", "the most frequent token"),
+  "masked_loss": _of("masked_unigram_loss", "word frequencies"),
+  "masked_accuracy": _of("most_frequent_accuracy", "the most frequent token"),
+  "plm_loss": _of("unigram_loss", "word frequencies"),
+  "plm_accuracy": _of("most_frequent_accuracy", "the most frequent token"),
   "nsp_accuracy": _majority("nsp_positive"),
   "sop_accuracy": _majority("sop_positive"),
 }
-SHOWN = (
-  "loss",
-  "mlm_accuracy",
-  "nsp_accuracy",
-  "sop_accuracy",
-  "tokens_per_s",
-  "mfu",
-)  # of a training record, on the bar
+# What is shown of a training record.
+SHOWN = ("loss", "mlm_accuracy", "plm_accuracy", "nsp_accuracy", "sop_accuracy", "tokens_per_s", "mfu")
 
 
 class Reporter:
