@@ -10,13 +10,13 @@ texts "A ||| B"; the output has their order. The name of the output chooses its 
                  Else: `hidden_rep` [tokens, layers, width] of all lines one after another, those of line i at
                  offsets[i] : offsets[i + 1], and beside it `tokens` (ids), `pieces` and `segment_ids`, or with --words
                  `words` and `segment_ids`; `cls_head` [lines, width] is the pooler's output, tanh of a dense layer over
-                 [CLS], if the model has one. `layers` are those of --layers.
+                 [CLS], if the model has one (no XLNet has). `layers` are those of --layers.
   .jsonl         {"linex_index": 0, "embeddings": [...]}, or as BERT's extract_features.py writes it
                  {"linex_index": 0, "features": [{"token": "[CLS]", "layers": [{"index": -1, "values": [...]}]}]}
   .array_record  a record a line, np.load(io.BytesIO(record)): the arrays above, of this line alone
 
 Layer 0 is the input of the first layer, -1 the output of the last. The mean and the maximum run over all tokens,
-special ones included.
+special ones included. An XLNet's rows end with their <cls>, and its vectors are the content stream's.
 """
 
 import pathlib
@@ -26,11 +26,12 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from etils import epath
 
-from models.config import EncoderConfig
 from pretrained.load import load
 from tools import cli, features
+from tools.families import family_of
 from tools.feature_files import FORMATS, Record
 
+_MAX_LENGTH = 512  # where the model sets no limit: what XLNet was trained with
 _SEPARATOR = re.compile(r"(?<!\S)\|\|\|(?!\S)")
 
 
@@ -105,7 +106,11 @@ def main() -> None:
     choices=features.WORDS,
     help="vectors of words (what white space separates): of a word's first piece, or the mean of its pieces",
   )
-  parser.add_argument("--max_length", type=int, help="tokens of a line, special ones included [the model's]")
+  parser.add_argument(
+    "--max_length",
+    type=int,
+    help=f"tokens of a line, special ones included [the model's; {_MAX_LENGTH} for an XLNet, which has no limit]",
+  )
   parser.add_argument("--truncate", action="store_true", help="cut longer lines off; without it they are a mistake")
   parser.add_argument(
     "--batch_tokens", type=int, default=2048, help="tokens of a batch, padding included [%(default)s]"
@@ -123,15 +128,21 @@ def main() -> None:
 
   pretrained = load(args.checkpoint)
   config, tokenizer = pretrained.config, pretrained.tokenizer
-  if not isinstance(config, EncoderConfig):
-    raise ValueError(f"{args.checkpoint}: features are taken from BERT and ALBERT, not from an XLNet")
   layers = parse_layers(args.layers, config.num_layers)
-  max_length = config.max_length if args.max_length is None else args.max_length
-  if not 8 <= max_length <= config.max_length:
-    raise ValueError(f"--max_length={max_length} must lie in 8 to the model's {config.max_length}")
+  family = family_of(config)
+  longest = family.longest(config)
+  max_length = args.max_length if args.max_length is not None else longest or _MAX_LENGTH
+  if not 8 <= max_length <= (longest or max_length):
+    allowed = f"lie in 8 to the model's {longest}" if longest else "be at least 8"
+    raise ValueError(f"--max_length={max_length} must {allowed}")
   try:
     rows = features.make_rows(
-      tokenizer, read_lines(args.input), max_length, truncate=args.truncate, by_words=bool(args.words)
+      tokenizer,
+      read_lines(args.input),
+      max_length,
+      truncate=args.truncate,
+      by_words=bool(args.words),
+      cls_last=family.cls_last,
     )
   except ValueError as error:
     raise ValueError(f"{args.input}, {error}") from None

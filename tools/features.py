@@ -12,11 +12,12 @@ import numpy as np
 import tqdm
 
 from data.pairs import truncated
-from data.rows import layout, pad
+from data.rows import layout, padded, segment_ids
 from data.tokenizers import Tokenizer
-from models.config import EncoderConfig
 from models.pretraining import PretrainingModel
+from models.primitives import ModelConfig
 from pretrained.load import Pretrained
+from tools.families import Family, family_of
 
 POOLING = ("none", "cls", "mean", "max")
 WORDS = ("first", "mean")
@@ -30,20 +31,15 @@ class Row:
 
   Attributes:
     tokens: int32 [length], special ones included.
-    second: where the second segment begins; `length` if there is none.
+    segment_ids: int32 [length].
     words: the text's words, where vectors are wanted for each.
     spans: int64 [words, 2], each word's first token and one past its last.
   """
 
   tokens: np.ndarray
-  second: int
+  segment_ids: np.ndarray
   words: tuple[str, ...] = ()
   spans: np.ndarray | None = None
-
-  @property
-  def segment_ids(self) -> np.ndarray:
-    """int32 [length]."""
-    return (np.arange(len(self.tokens)) >= self.second).astype(np.int32)
 
 
 def make_rows(
@@ -53,6 +49,7 @@ def make_rows(
   *,
   truncate: bool = False,
   by_words: bool = False,
+  cls_last: bool | None = None,
 ) -> list[Row]:
   """Returns a row for each text, or pair of texts.
 
@@ -61,6 +58,7 @@ def make_rows(
     max_length: tokens of a row, special ones included.
     truncate: longer rows lose their end; of a pair, the longer text loses first (as in the original).
     by_words: words are what white space separates; each is cut into pieces by itself.
+    cls_last: whether the model's rows end with the cls piece; None = as the tokenizer's family.
 
   Raises:
     ValueError: a text, or a word of it, has no tokens, or a row is too long; names the line, counted from 1.
@@ -74,13 +72,13 @@ def make_rows(
           empty.append(len(rows) + 1)
         elif not truncate and sum(len(p) for s in ids for p in s) + len(ids) + 1 > max_length:
           long.append(len(rows) + 1)
-        rows.append(None if empty or long else _row(tokenizer, words, ids, max_length))
+        rows.append(None if empty or long else _row(tokenizer, words, ids, max_length, cls_last))
       progress.update(len(some))
   if empty:
     what = "a word that no token stands for" if by_words else "no text that a token stands for"
     raise ValueError(f"{_lines(empty)}: {what}; each line gives one row of the output, so mend or remove it")
   if long:
-    raise ValueError(f"{_lines(long)}: more than {max_length} tokens; --truncate cuts off the end")
+    raise ValueError(f"{_lines(long)}: more than {max_length} tokens (--max_length); --truncate cuts off the end")
   return rows
 
 
@@ -99,20 +97,22 @@ def _encoded(
     yield [one for part in text for one in part], [[next(ids) for _ in part] for part in text]
 
 
-def _row(tokenizer: Tokenizer, words: list[str], ids: list[list[np.ndarray]], max_length: int) -> Row:
+def _row(
+  tokenizer: Tokenizer, words: list[str], ids: list[list[np.ndarray]], max_length: int, cls_last: bool | None
+) -> Row:
   lengths = np.array([sum(map(len, segment)) for segment in ids] + [0] * (2 - len(ids)))
   kept = truncated(lengths[None], max_length - len(ids) - 1)[0]
   segments = [np.concatenate(segment)[:n] for segment, n in zip(ids, kept, strict=False)]
-  tokens = layout(tokenizer, *segments)
-  spans, at = [], 1
+  tokens = layout(tokenizer, *segments, cls_last=cls_last)
+  spans, at = [], int(tokens[0] == tokenizer.cls_id)
   for segment, n in zip(ids, kept, strict=False):
     ends = np.minimum(np.cumsum([len(piece) for piece in segment]), n)
     spans.append(at + np.stack([np.concatenate([[0], ends[:-1]]), ends], axis=1))
     at += n + 1
   spans = np.concatenate(spans)
   left = spans[:, 1] > spans[:, 0]
-  second = kept[0] + 2 if len(ids) == 2 else len(tokens)
-  return Row(tokens, int(second), tuple(w for w, has in zip(words, left, strict=True) if has), spans[left])
+  in_segments = segment_ids(tokenizer, *kept[: len(ids)], cls_last=cls_last)
+  return Row(tokens, in_segments, tuple(w for w, has in zip(words, left, strict=True) if has), spans[left])
 
 
 def batches(
@@ -149,6 +149,8 @@ def vectors(
   """Yields for each row, in order, what the model makes of it.
 
   Args:
+    pretrained: the model.
+    rows: laid out as its family reads them, see `make_rows`.
     layers: which states, 0 (the input of the first layer) to num_layers (the output of the last).
     pooling: one of POOLING. The mean and the maximum run over all tokens, special ones included.
     normalize: pooled vectors get length 1.
@@ -159,20 +161,23 @@ def vectors(
     `hidden_rep` [length, layers, width], and `cls_head` [width], the pooler's output, if the model has a pooler.
   """
   config = dataclasses.replace(pretrained.config, unroll=1)  # compiles in a moment, for each shape
+  family = family_of(config)
   forward = make_forward(config, tuple(layers), pooling, normalize)
   lengths = np.array([len(row.tokens) for row in rows])
-  params = {name: pretrained.params[name] for name in ("encoder", "pooler") if name in pretrained.params}
+  params = {name: pretrained.params[name] for name in family.modules if name in pretrained.params}
   params = jax.device_put(params)
-  run = functools.partial(_run, forward, params, pretrained.tokenizer.pad_id, rows)
+  run = functools.partial(_run, forward, params, pretrained.tokenizer, family, rows)
+  longest = family.longest(config) or int(lengths.max(initial=1))
+  own = lambda x, length: x[-length:] if family.cls_last else x[:length]
   with tqdm.tqdm(total=len(rows), desc="lines", unit="line", disable=None) as progress:
     for window in _windows(lengths, (1 if pooling != "none" else lengths) * len(layers) * config.hidden_size):
-      shapes = batches(lengths[window], batch_tokens, config.max_length, shrink=window[-1] == len(rows) - 1)
+      shapes = batches(lengths[window], batch_tokens, longest, shrink=window[-1] == len(rows) - 1)
       plan = [(window[some], *shape) for some, *shape in shapes]
       results = [None] * len(window)
       for (indices, *_), outputs in zip(plan, _ahead(run, plan), strict=True):
         for slot, index in enumerate(indices):
           results[index - window[0]] = {
-            name: x[slot, : lengths[index]] if name == "hidden_rep" else x[slot] for name, x in outputs.items()
+            name: own(x[slot], lengths[index]) if name == "hidden_rep" else x[slot] for name, x in outputs.items()
           }
         progress.update(len(indices))
       yield from results
@@ -188,16 +193,16 @@ def _windows(lengths: np.ndarray, sizes: np.ndarray) -> Iterator[np.ndarray]:
     start, before = stop, totals[stop - 1]
 
 
-def _run(forward: Callable, params: dict, pad_id: int, rows: Sequence[Row], batch: tuple) -> dict[str, jax.Array]:
+def _run(
+  forward: Callable, params: dict, tokenizer: Tokenizer, family: Family, rows: Sequence[Row], batch: tuple
+) -> dict[str, jax.Array]:
   indices, length, slots = batch
   some = [rows[i] for i in indices]
-  columns = (
-    pad([row.tokens for row in some], pad_id, length),
-    pad([row.segment_ids for row in some], 0, length),
-    pad([np.ones_like(row.tokens) for row in some], 0, length),
+  columns = padded(
+    tokenizer, [row.tokens for row in some], [row.segment_ids for row in some], length, cls_last=family.cls_last
   )
-  columns = [np.concatenate([x, np.zeros((slots - len(some), length), np.int32)]) for x in columns]
-  return forward(params, *map(jnp.asarray, columns))
+  unused = np.zeros((slots - len(some), length), np.int32)
+  return forward(params, {name: jnp.asarray(np.concatenate([x, unused])) for name, x in columns.items()})
 
 
 def _ahead(function: Callable, jobs: Iterable) -> Iterator[dict[str, np.ndarray]]:
@@ -211,25 +216,27 @@ def _ahead(function: Callable, jobs: Iterable) -> Iterator[dict[str, np.ndarray]
     yield jax.device_get(started.popleft())
 
 
-def make_forward(config: EncoderConfig, layers: tuple[int, ...], pooling: str, normalize: bool) -> Callable:
-  """The compiled function of (params, tokens, segment_ids, sequence_ids) that `vectors` runs for each batch."""
-  model = PretrainingModel(config)
+def make_forward(config: ModelConfig, layers: tuple[int, ...], pooling: str, normalize: bool) -> Callable:
+  """The compiled function of (params, a batch as `data.rows.padded` makes it) that `vectors` runs for each batch."""
+  family = family_of(config)
   last_only = set(layers) == {config.num_layers}
 
-  def states(model: PretrainingModel, *row: jax.Array) -> jax.Array:
-    return model.encoder(*row, every_layer=not last_only)
-
   @jax.jit
-  def forward(params, tokens, segment_ids, sequence_ids):
-    hidden = model.apply({"params": params}, tokens, segment_ids, sequence_ids, method=states)
+  def forward(params, rows):
+    hidden = family.states(config, params, rows, not last_only)
     last = hidden if last_only else hidden[-1]
     chosen = jnp.stack([hidden if last_only else hidden[i] for i in layers], axis=2).astype(jnp.float32)
     if pooling == "none":
       result = {"hidden_rep": chosen}
       if "pooler" in params:
-        result["cls_head"] = model.apply({"params": params}, last, method="pool").astype(jnp.float32)
+        pooled = PretrainingModel(config).apply({"params": params}, last, method="pool")
+        result["cls_head"] = pooled.astype(jnp.float32)
       return result
-    pooled = _pool(chosen, (sequence_ids > 0)[:, :, None, None], pooling).reshape(chosen.shape[0], -1)
+    if pooling == "cls":
+      pooled = chosen[:, -1 if family.cls_last else 0]
+    else:
+      pooled = _over_tokens(chosen, (rows["sequence_ids"] > 0)[:, :, None, None], pooling)
+    pooled = pooled.reshape(chosen.shape[0], -1)
     if normalize:
       pooled /= jnp.maximum(jnp.linalg.norm(pooled, axis=1, keepdims=True), 1e-12)
     return {"embeddings": pooled}
@@ -237,10 +244,8 @@ def make_forward(config: EncoderConfig, layers: tuple[int, ...], pooling: str, n
   return forward
 
 
-def _pool(hidden: jax.Array, real: jax.Array, pooling: str) -> jax.Array:
+def _over_tokens(hidden: jax.Array, real: jax.Array, pooling: str) -> jax.Array:
   """[batch, layers, width] of hidden [batch, length, layers, width]; `real` is bool [batch, length, 1, 1]."""
-  if pooling == "cls":
-    return hidden[:, 0]
   if pooling == "max":
     return jnp.where(real, hidden, -jnp.inf).max(axis=1)
   return jnp.where(real, hidden, 0).sum(axis=1) / jnp.maximum(real.sum(axis=1), 1)

@@ -3,7 +3,7 @@
   python -m tools.fill_mask --checkpoint=runs/quickstart-bert --top_k=5 "Paris is the [MASK] of France."
 
 The checkpoint is a workdir or a model folder in Hugging Face layout. Several texts may follow, each with one or more
-[MASK]; every blank is filled as if the others stayed blank.
+[MASK], which is so spelled for every model; every blank is filled as if the others stayed blank.
 """
 
 import json
@@ -13,22 +13,38 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from data.rows import layout, pad
+from data.rows import layout, pad, padded, segment_ids
+from data.sentencepiece import BLANK
 from data.tokenizers import Tokenizer
 from data.wordpiece import MASK
-from models.config import EncoderConfig
-from models.pretraining import PretrainingModel
 from pretrained.load import Pretrained, load
 from tools import cli
+from tools.families import family_of
 
 
-def encode(text: str, tokenizer: Tokenizer) -> np.ndarray:
-  """Returns the ids of [CLS] text [SEP], where each "[MASK]" in the text is the mask. int32 [length]."""
-  first, *others = (tokenizer.encode(part) for part in text.split(MASK))
-  ids = [*first]
+def encode(text: str, tokenizer: Tokenizer, cls_last: bool | None = None) -> np.ndarray:
+  """Returns the ids of a row of the text, where each "[MASK]" in it is the mask. int32 [length]."""
+  first, *others = text.split(MASK)
+  ids = [*tokenizer.encode(first)]
   for part in others:
-    ids += [tokenizer.mask_id, *part]
-  return layout(tokenizer, ids)
+    ids += [tokenizer.mask_id, *_behind(part, tokenizer)]
+  return layout(tokenizer, ids, cls_last=cls_last)
+
+
+def _behind(part: str, tokenizer: Tokenizer) -> Sequence[int]:
+  """The ids of what stands behind a [MASK].
+
+  SentencePiece begins whatever it is given with a "▁"; without white space there that goes, if what remains is a piece:
+  so "[MASK]." is the mask and the full stop that ends any sentence.
+  """
+  ids = tokenizer.encode(part)
+  if tokenizer.name != "sentencepiece" or not len(ids) or part[0].isspace():
+    return ids
+  first = tokenizer.pieces[ids[0]]
+  if first == BLANK:
+    return ids[1:]
+  bare = first.removeprefix(BLANK)
+  return [tokenizer.pieces.index(bare), *ids[1:]] if bare in tokenizer.pieces else ids
 
 
 def fill_mask(pretrained: Pretrained, texts: Sequence[str], top_k: int) -> list[list[list[tuple[str, float]]]]:
@@ -37,36 +53,41 @@ def fill_mask(pretrained: Pretrained, texts: Sequence[str], top_k: int) -> list[
   Raises:
     ValueError: a text without [MASK], or one too long for the model.
   """
-  config, tokenizer = pretrained.config, pretrained.tokenizer
-  rows = [encode(text, tokenizer) for text in texts]
+  tokenizer, family = pretrained.tokenizer, family_of(pretrained.config)
+  longest = family.longest(pretrained.config)
+  rows = [encode(text, tokenizer, family.cls_last) for text in texts]
   for text, row in zip(texts, rows, strict=True):
     if tokenizer.mask_id not in row:
       raise ValueError(f"no {MASK} in {text!r}")
-    if len(row) > config.max_length:
-      raise ValueError(f"a text of {len(row)} tokens, more than the model's {config.max_length}: {text[:60]!r}…")
-  blanks = [np.flatnonzero(row == tokenizer.mask_id) for row in rows]
-  probabilities = _probabilities(
-    pretrained, pad(rows, tokenizer.pad_id), pad([row >= 0 for row in rows], 0), pad(blanks, 0)
-  )
+    if longest and len(row) > longest:
+      raise ValueError(f"a text of {len(row)} tokens, more than the model's {longest}: {text[:60]!r}…")
+  segments = [segment_ids(tokenizer, len(row) - 2, cls_last=family.cls_last) for row in rows]
+  columns = padded(tokenizer, rows, segments, cls_last=family.cls_last)
+  is_blank = columns["tokens"] == tokenizer.mask_id
   results = []
-  for row, blank in zip(probabilities, blanks, strict=True):
-    best = np.argsort(-row[: len(blank)], axis=-1, kind="stable")[:, :top_k]
+  for row, count in zip(probabilities(pretrained, columns, is_blank), is_blank.sum(axis=1), strict=True):
+    best = np.argsort(-row[:count], axis=-1, kind="stable")[:, :top_k]
     results.append([[(tokenizer.pieces[i], float(p[i])) for i in ids] for ids, p in zip(best, row, strict=False)])
   return results
 
 
-def _probabilities(pretrained: Pretrained, tokens: np.ndarray, sequence_ids: np.ndarray, positions: np.ndarray):
-  """float32 [texts, blanks, pieces], over the pieces that the tokenizer has."""
-  model = PretrainingModel(pretrained.config)
+def probabilities(pretrained: Pretrained, columns: dict[str, np.ndarray], is_blank: np.ndarray) -> np.ndarray:
+  """Returns float32 [texts, blanks, pieces], over the pieces that the tokenizer has.
+
+  Args:
+    pretrained: the model.
+    columns: a batch of rows, see data.rows.padded.
+    is_blank: bool [texts, length]. A row's slots past its own number of blanks hold anything.
+  """
+  config = pretrained.config
+  positions = pad([np.flatnonzero(row) for row in is_blank], 0)
 
   @jax.jit
-  def forward(params, tokens, sequence_ids, positions):
-    hidden = model.apply({"params": params}, tokens, jnp.zeros_like(tokens), sequence_ids, method="hidden")[-1]
-    logits = model.apply({"params": params}, hidden, positions, method="mlm_logits")
-    return jax.nn.softmax(logits, axis=-1)
+  def forward(params, columns, is_blank, positions):
+    return jax.nn.softmax(family_of(config).fill(config, params, columns, is_blank, positions), axis=-1)
 
-  probabilities = forward(pretrained.params, *map(jnp.asarray, (tokens, sequence_ids, positions)))
-  return np.asarray(probabilities)[:, :, : pretrained.tokenizer.vocab_size]
+  result = forward(pretrained.params, *jax.tree.map(jnp.asarray, (columns, is_blank, positions)))
+  return np.asarray(result)[:, :, : pretrained.tokenizer.vocab_size]
 
 
 def main() -> None:
@@ -80,8 +101,8 @@ def main() -> None:
     raise ValueError(f"--top_k={args.top_k} must be at least 1")
 
   pretrained = load(args.checkpoint)
-  if "mlm_head" in pretrained.missing or not isinstance(pretrained.config, EncoderConfig):
-    raise ValueError(f"{args.checkpoint}: the model has no masked-word head, so it cannot fill blanks")
+  if (head := family_of(pretrained.config).head) in pretrained.missing:
+    raise ValueError(f"{args.checkpoint}: the model has no head that predicts words ({head}), so it cannot fill blanks")
   for text, blanks in zip(args.texts, fill_mask(pretrained, args.texts, args.top_k), strict=True):
     if args.json:
       found = [[{"piece": piece, "probability": p} for piece, p in blank] for blank in blanks]

@@ -4,7 +4,7 @@
 
 Needs benchmarks/requirements.txt. Writes tests/fixtures/bert/ and tests/fixtures/albert/: a model folder (config.json,
 model.safetensors, vocab.txt), and for each activation the outputs for one padded batch (ACTIVATION.npz). And
-tests/fixtures/xlnet/: config.json, model.safetensors, and the outputs of both streams (gelu.npz).
+tests/fixtures/xlnet/: config.json, model.safetensors, spiece.model, and the outputs of both streams (gelu.npz).
 """
 
 import pathlib
@@ -12,6 +12,8 @@ import shutil
 
 import numpy as np
 
+from data.sentencepiece import BLANK, FAMILIES, UNK, SentencePiece
+from data.sentencepiece_model import CONTROL, NORMAL, UNKNOWN, USER_DEFINED, build
 from data.wordpiece import SPECIAL
 from tests.parity import xlnet_reference
 from tests.parity.reference import outputs, padded_batch, random_model
@@ -33,14 +35,28 @@ FIELDS = {
     "intermediate_size": 48,
   },
 }
+_LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_WORDS = ["paris", "is", "the", "capital", "of", "france", "city", "a", "cat", "sat"]
 
 
 def write_vocabulary(folder: pathlib.Path, size: int) -> None:
-  letters = "abcdefghijklmnopqrstuvwxyz"
-  words = ["paris", "is", "the", "capital", "of", "france", ".", "city", "a", "cat", "sat"]
-  pieces = [*SPECIAL, *words, *(x for x in letters if x != "a"), *(f"##{x}" for x in letters)]
+  words = [*_WORDS[:6], ".", *_WORDS[6:]]
+  pieces = [*SPECIAL, *words, *(x for x in _LETTERS if x != "a"), *(f"##{x}" for x in _LETTERS)]
   pieces += [f"[unused{i}]" for i in range(size - len(pieces))]
   (folder / "vocab.txt").write_text("\n".join(pieces) + "\n", encoding="utf-8")
+
+
+def write_sentencepiece(folder: pathlib.Path, size: int) -> None:
+  """XLNet's special pieces and symbols, then pieces of which the longer is always the likelier."""
+  family = FAMILIES["xlnet"]
+  kinds = dict.fromkeys(family.special, CONTROL) | {UNK: UNKNOWN} | dict.fromkeys(family.symbols, USER_DEFINED)
+  pieces = [BLANK, *(BLANK + word for word in _WORDS), *_LETTERS, *"0123456789"]
+  pieces += [BLANK + letter for letter in _LETTERS if letter != "a"]
+  pieces += ["th", "in", "er", "an", "re", "on", "ed"][: size - len(kinds) - len(pieces)]
+  entries = [(piece, 0.0, kind) for piece, kind in kinds.items()]
+  entries += [(piece, len(piece) ** 2 / 100 - 10, NORMAL) for piece in pieces]
+  assert len(entries) == size
+  SentencePiece(build(entries, b"")).save(folder)
 
 
 def record(family: str) -> None:
@@ -65,6 +81,7 @@ def record_xlnet() -> None:
   model = xlnet_reference.random_model(fields, bi_data=True, reuse_len=6)
   model.save_pretrained(folder)
   (folder / "generation_config.json").unlink(missing_ok=True)
+  write_sentencepiece(folder, fields["vocab_size"])
   batch = xlnet_reference.batch(fields["vocab_size"], padded=True)
   memory = np.random.default_rng(1).normal(size=(len(batch["tokens"]), 2, 9, 24)).astype(np.float32)
   content, query, logits, kept = xlnet_reference.theirs(model, batch, memory, targets=True)

@@ -1,5 +1,6 @@
 """Vectors from the command line, with small random models; tests/parity compares them with another library's."""
 
+import dataclasses
 import functools
 import io
 import json
@@ -12,8 +13,10 @@ import pytest
 from array_record.python import array_record_module
 
 from models.pretraining import PretrainingModel
+from models.xlnet import PermutationLM
 from pretrained.load import load
 from tools import cli, extract_features, features
+from tools.families import family_of
 
 FIXTURES = pathlib.Path(__file__).parent.parent / "fixtures"
 # Of many lengths, so that order, padding and batches matter.
@@ -44,8 +47,15 @@ def run(monkeypatch, tmp_path, capsys):
 
 @functools.cache
 def opened(family: str):
-  """(the fixture, the compiled function of a row that gives its states and the pooler's output)."""
+  """(the fixture, the compiled function of a row that gives its states and the pooler's output, None without)."""
   loaded = load(FIXTURES / family)
+  if family == "xlnet":
+    apply = jax.jit(
+      lambda *row: PermutationLM(loaded.config).apply(
+        {"params": loaded.params}, *row, every_layer=True, method="hidden"
+      )
+    )
+    return loaded, lambda tokens, segment_ids, _: (apply(tokens, segment_ids).content[:, 0], None)
   model = PretrainingModel(loaded.config)
 
   @jax.jit
@@ -56,45 +66,54 @@ def opened(family: str):
   return loaded, forward
 
 
-def alone(family: str, line: str) -> tuple[np.ndarray, np.ndarray, list[str]]:
+def alone(family: str, line: str) -> tuple[np.ndarray, np.ndarray | None, list[str]]:
   """(states [layers + 1, length, width], pooler's output [width], pieces) of one line, without padding."""
   loaded, forward = opened(family)
   tokenizer = loaded.tokenizer
-  ids, segments = [tokenizer.cls_id], [0]
+  cls_last = family == "xlnet"
+  ids, segments = ([], []) if cls_last else ([tokenizer.cls_id], [0])
   for segment, text in enumerate(line.split(" ||| ")):
     new = [*tokenizer.encode(text), tokenizer.sep_id]
     ids, segments = ids + new, segments + [segment] * len(new)
+  if cls_last:
+    ids, segments = [*ids, tokenizer.cls_id], [*segments, 2]
   states, pooled = forward(jnp.array([ids]), jnp.array([segments]), jnp.ones((1, len(ids)), jnp.int32))
-  return np.asarray(states), np.asarray(pooled), [tokenizer.pieces[i] for i in ids]
+  return np.asarray(states), None if pooled is None else np.asarray(pooled), [tokenizer.pieces[i] for i in ids]
 
 
 POOL = {"cls": lambda x: x[:, 0], "mean": lambda x: x.mean(axis=1), "max": lambda x: x.max(axis=1)}
+FAMILIES = ("bert", "albert", "xlnet")
 
 
-@pytest.mark.parametrize("family", ["bert", "albert"])
+@pytest.mark.parametrize("family", FAMILIES)
 @pytest.mark.parametrize("pooling", POOL)
 def test_pooled_vectors_are_the_models(run, family, pooling):
   """Each line alone, whatever the batch around it; two layers side by side, as named."""
   found = np.load(run(f"--pooling={pooling}", "--layers=-1,1", family=family))
   assert found["layers"].tolist() == [-1, 1]
   states = [alone(family, line)[0] for line in LINES]
-  expected = np.stack([POOL[pooling](x[[-1, 1]]).ravel() for x in states])
+  pool = POOL[pooling] if (family, pooling) != ("xlnet", "cls") else lambda x: x[:, -1]
+  expected = np.stack([pool(x[[-1, 1]]).ravel() for x in states])
   np.testing.assert_allclose(found["embeddings"], expected, atol=1e-5)
   unit = np.load(run(f"--pooling={pooling}", "--layers=-1,1", "--normalize", family=family))["embeddings"]
   np.testing.assert_allclose(unit, expected / np.linalg.norm(expected, axis=1, keepdims=True), atol=1e-5)
 
 
-@pytest.mark.parametrize("family", ["bert", "albert"])
+@pytest.mark.parametrize("family", FAMILIES)
 def test_every_layer_of_every_token(run, family):
   found = np.load(run("--layers=all", family=family))
   states, pooled, pieces = zip(*[alone(family, line) for line in LINES], strict=True)
   assert found["layers"].tolist() == list(range(len(states[0])))
   assert found["offsets"].tolist() == np.cumsum([0, *map(len, pieces)]).tolist()
   np.testing.assert_allclose(found["hidden_rep"], np.concatenate([x.swapaxes(0, 1) for x in states]), atol=1e-5)
-  np.testing.assert_allclose(found["cls_head"], np.stack(pooled), atol=1e-5)
+  if family == "xlnet":
+    assert "cls_head" not in found
+  else:
+    np.testing.assert_allclose(found["cls_head"], np.stack(pooled), atol=1e-5)
   assert found["pieces"].tolist() == [piece for some in pieces for piece in some]
   start, stop = found["offsets"][2:4]
-  assert found["segment_ids"][start:stop].tolist() == [0] * 5 + [1] * 6
+  segments = [0] * 4 + [1] * 6 + [2] if family == "xlnet" else [0] * 5 + [1] * 6
+  assert found["segment_ids"][start:stop].tolist() == segments
   vocabulary = opened(family)[0].tokenizer.pieces
   assert [vocabulary[i] for i in found["tokens"]] == found["pieces"].tolist()
 
@@ -160,6 +179,49 @@ def test_words(run, how):
   np.testing.assert_allclose(found["cls_head"][-1], pooled, atol=1e-5)
 
 
+def test_words_of_an_xlnet(run):
+  """Its rows begin with the first word; zebra is ▁z e b r a. The line is padded to the length of the longest."""
+  found = np.load(run("--words=mean", family="xlnet", lines=["a city is a city is a city", "zebra cat ||| sat"]))
+  states, _, pieces = alone("xlnet", "zebra cat ||| sat")
+  assert pieces == ["▁z", "e", "b", "r", "a", "▁cat", "<sep>", "▁sat", "<sep>", "<cls>"]
+  expected = [states[-1, :5].mean(axis=0), states[-1, 5], states[-1, 7]]
+  np.testing.assert_allclose(found["hidden_rep"][-3:, 0], np.stack(expected), atol=1e-5)
+  assert found["words"][-3:].tolist() == ["zebra", "cat", "sat"]
+  assert found["segment_ids"][-3:].tolist() == [0, 0, 1]
+
+
+def test_an_xlnet_reads_lines_of_any_length(run, capsys):
+  """It has no table of positions; 512 is what is asked for before a line counts as long."""
+  line = "a city " * 300
+  with pytest.raises(SystemExit):
+    run(family="xlnet", lines=[line])
+  assert "line 1: more than 512 tokens (--max_length); --truncate" in capsys.readouterr().err
+  found = np.load(run("--max_length=602", "--pooling=mean", family="xlnet", lines=["a cat", line]))["embeddings"]
+  for text, vector in zip(("a cat", line), found, strict=True):
+    np.testing.assert_allclose(vector, alone("xlnet", text)[0][-1].mean(axis=0), atol=1e-5)
+  with pytest.raises(SystemExit):
+    run("--max_length=7", family="xlnet")
+  assert "--max_length=7 must be at least 8" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("family", ["bert", "xlnet"])
+def test_the_model_decides_the_layout_and_not_its_vocabulary(family):
+  """An XLNet may have been trained with WordPiece, and BERT with a vocabulary that XLNet's tokenizer made."""
+  loaded, other = opened(family)[0], opened("xlnet" if family == "bert" else "bert")[0]
+  mixed = dataclasses.replace(loaded, tokenizer=other.tokenizer)
+  cls_last = family_of(loaded.config).cls_last
+  texts = [["a cat"], ["a city is a city", "the cat"]]
+  rows = features.make_rows(mixed.tokenizer, texts, 24, cls_last=cls_last)
+  for row in rows:
+    assert (row.tokens == mixed.tokenizer.cls_id).tolist() == [
+      i == (len(row.tokens) - 1 if cls_last else 0) for i in range(len(row.tokens))
+    ]
+    assert row.segment_ids[-1] == (2 if cls_last else row is rows[1])
+  for row, one in zip(rows, features.vectors(mixed, rows, [2]), strict=True):
+    states, _ = opened(family)[1](*(jnp.asarray(x)[None] for x in (row.tokens, row.segment_ids, row.tokens * 0 + 1)))
+    np.testing.assert_allclose(one["hidden_rep"][:, 0], states[-1], atol=1e-5)
+
+
 def test_windows_change_nothing(run, monkeypatch):
   """Results are written line by line in order, however few may wait and however few lines are read at once."""
   expected = dict(np.load(run("--layers=all")))
@@ -198,7 +260,7 @@ def test_one_compilation_a_shape():
   lengths = np.array([len(row.tokens) for row in rows])
   plan = list(features.batches(lengths, 64, 24, shrink=False))
   for batch in plan:
-    features._run(forward, loaded.params, 0, rows, batch)
+    features._run(forward, loaded.params, loaded.tokenizer, family_of(loaded.config), rows, batch)
   assert len(plan) > 2
   assert {(length, slots) for _, length, slots in plan} == {(24, 2), (16, 4)}
   assert forward._cache_size() == 2
@@ -228,7 +290,7 @@ def test_words_alone_have_the_pieces_of_the_text(run):
   by_words = features.make_rows(tokenizer, texts, 24, by_words=True)
   for a, b in zip(whole, by_words, strict=True):
     np.testing.assert_array_equal(a.tokens, b.tokens)
-    assert a.second == b.second
+    np.testing.assert_array_equal(a.segment_ids, b.segment_ids)
 
 
 @pytest.mark.parametrize(
@@ -239,7 +301,11 @@ def test_words_alone_have_the_pieces_of_the_text(run):
     (["a", "a |||", "||| b"], (), "lines.txt, lines 2, 3: no text"),
     (["a ||| b ||| c"], (), "lines.txt, line 1: 3 texts; a line holds one, or two with ||| between"),
     (["a \u200b cat"], ("--words=first",), "line 1: a word that no token stands for"),
-    (["a", "a " * 23] + ["b " * 23] * 6, (), "lines 2, 3, 4, 5, 6 and 2 more: more than 24 tokens; --truncate"),
+    (
+      ["a", "a " * 23] + ["b " * 23] * 6,
+      (),
+      "lines 2, 3, 4, 5, 6 and 2 more: more than 24 tokens (--max_length); --truncate",
+    ),
     (["a"], ("--layers=3",), "--layers=3: this model has layers 0 to 2, counted from the end -1 to -3"),
     (["a"], ("--layers=last",), "--layers=last is neither all nor numbers"),
     (["a"], ("--normalize",), "--normalize goes with --pooling=cls, mean or max"),

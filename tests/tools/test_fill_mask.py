@@ -2,17 +2,22 @@
 
 import json
 import pathlib
+import shutil
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from safetensors.numpy import load_file, save_file
 
+from data.rows import padded, segment_ids
 from models.pretraining import PretrainingModel
+from models.xlnet import PermutationLM
 from pretrained.load import load
 from tools import cli, fill_mask
 
-FIXTURE = str(pathlib.Path(__file__).parent.parent / "fixtures" / "bert")
+FIXTURES = pathlib.Path(__file__).parent.parent / "fixtures"
+FIXTURE, XLNET = str(FIXTURES / "bert"), str(FIXTURES / "xlnet")
 TEXTS = ("Paris is the [MASK] of France.", "A [MASK] sat [MASK].")
 
 
@@ -48,6 +53,62 @@ def test_probabilities_are_the_models():
       np.testing.assert_allclose([found[piece] for piece in loaded.tokenizer.pieces], expected, atol=1e-6)
 
 
+def test_a_blank_is_the_mask_for_every_family():
+  """Nothing is put between a blank and what follows it without white space, as far as the vocabulary can."""
+  tokenizer = load(XLNET).tokenizer
+  spelled = lambda text: [tokenizer.pieces[i] for i in fill_mask.encode(text, tokenizer)]
+  assert spelled("Paris is [MASK] of [MASK].") == ["▁paris", "▁is", "<mask>", "▁of", "<mask>", ".", "<sep>", "<cls>"]
+  assert spelled("[MASK]ris, <mask>")[:4] == ["<mask>", "r", "i", "s"]
+  assert spelled("[MASK] [MASK]\n7") == ["<mask>", "<mask>", "▁", "7", "<sep>", "<cls>"]
+  assert spelled("[MASK]is") == ["<mask>", "▁is", "<sep>", "<cls>"]
+
+
+def test_an_xlnet_fills_by_its_query_stream():
+  """Each blank alone, in a row without padding and by hand: it is the one target, and no blank is seen."""
+  loaded = load(XLNET)
+  results = fill_mask.fill_mask(loaded, TEXTS, top_k=96)
+  pieces = loaded.tokenizer.pieces
+  apply = jax.jit(PermutationLM(loaded.config).apply)
+  for text, blanks in zip(TEXTS, results, strict=True):
+    tokens = fill_mask.encode(text, loaded.tokenizer)
+    places = np.flatnonzero(tokens == loaded.tokenizer.mask_id)
+    known = tokens != loaded.tokenizer.mask_id
+    segment_ids = np.arange(len(tokens)) == len(tokens) - 1  # which two are equal is all that counts
+    assert len(blanks) == len(places) == text.count("[MASK]")
+    for place, blank in zip(places, blanks, strict=True):
+      logits, _ = apply(
+        {"params": loaded.params},
+        jnp.asarray(tokens)[None],
+        jnp.asarray(segment_ids, jnp.int32)[None],
+        visible=jnp.tile(known, (1, len(tokens), 1)),
+        target_positions=jnp.array([[place]]),
+        target_visible=jnp.asarray(known)[None, None],
+      )
+      found = dict(blank)
+      np.testing.assert_allclose([found[piece] for piece in pieces], jax.nn.softmax(logits[0, 0]), atol=1e-6)
+
+
+def test_what_stands_at_an_xlnets_blank_is_not_read():
+  """Bit for bit; what stands beside it is."""
+  loaded = load(XLNET)
+  rows = [fill_mask.encode(text, loaded.tokenizer) for text in TEXTS]
+  segments = [segment_ids(loaded.tokenizer, len(row) - 2) for row in rows]
+  columns = padded(loaded.tokenizer, rows, segments)
+  is_blank = columns["tokens"] == loaded.tokenizer.mask_id
+  expected = fill_mask.probabilities(loaded, columns, is_blank)
+  rng = np.random.default_rng(0)
+  replaced = lambda where: columns | {"tokens": np.where(where, rng.integers(9, 96, where.shape), columns["tokens"])}
+  for _ in range(3):
+    other = replaced(is_blank)
+    assert (other["tokens"] != columns["tokens"]).sum() == 3
+    np.testing.assert_array_equal(fill_mask.probabilities(loaded, other, is_blank), expected)
+  np.testing.assert_array_equal(
+    fill_mask.probabilities(loaded, replaced(columns["sequence_ids"] == 0), is_blank), expected
+  )
+  beside = replaced(np.roll(is_blank, 1, axis=1))
+  assert np.abs(fill_mask.probabilities(loaded, beside, is_blank) - expected).max() > 1e-3
+
+
 def test_a_table_or_json(run):
   table = run("--top_k=2", *TEXTS).splitlines()
   assert [line.strip().split()[0] for line in table if line.startswith("  [")] == ["[MASK]", "[MASK]"]
@@ -75,8 +136,19 @@ def test_mistakes_end_in_a_line(run, capsys, arguments, message):
   assert message in capsys.readouterr().err
 
 
-def test_a_model_without_the_head(run, capsys, monkeypatch):
-  monkeypatch.setattr(fill_mask, "load", lambda path: load(FIXTURE).__class__(None, {}, None, ("mlm_head",)))
+@pytest.mark.parametrize(("family", "head"), [("bert", "mlm_head"), ("albert", "mlm_head"), ("xlnet", "lm_head")])
+def test_a_model_without_the_head(run, capsys, tmp_path, family, head):
+  """Saved as BertModel, AlbertModel or XLNetModel."""
+  folder = shutil.copytree(FIXTURES / family, tmp_path / family)
+  tensors = load_file(folder / "model.safetensors")
+  heads = ("cls.", "predictions.", "sop_classifier.", "lm_loss.")
+  save_file({name: x for name, x in tensors.items() if not name.startswith(heads)}, folder / "model.safetensors")
   with pytest.raises(SystemExit):
-    run("[MASK]")
-  assert f"error: {FIXTURE}: the model has no masked-word head" in capsys.readouterr().err
+    run("[MASK]", checkpoint=folder)
+  (line,) = capsys.readouterr().err.splitlines()
+  assert line == f"error: {folder}: the model has no head that predicts words ({head}), so it cannot fill blanks"
+
+
+def test_an_xlnet_reads_texts_of_any_length(run):
+  table = run("--top_k=1", "a cat " * 300 + "[MASK]", checkpoint=XLNET).splitlines()
+  assert len(table) == 2
