@@ -54,15 +54,45 @@ def align(
     positions: None = query i is at position i, which makes it a reshaping (modeling.py: rel_shift).
     keys: number of keys.
   """
+  if positions is None:
+    return _shift(by_distance)
+  return _windows(by_distance, by_distance.shape[-1] - keys - positions, keys)
+
+
+def _windows(x: Float[Array, "b h q n"], starts: Int[Array, "b q"], size: int) -> Float[Array, "b h q m"]:
+  """The `size` values from `starts` on, which differ by row and query."""
+  of_heads = lambda x, start: jax.lax.dynamic_slice_in_dim(x, start, size, axis=1)
+  return jax.vmap(jax.vmap(of_heads, in_axes=(1, 0), out_axes=1))(x, starts)
+
+
+@jax.custom_vjp
+def _shift(by_distance: Float[Array, "b h q n"]) -> Float[Array, "b h q m"]:
+  """`align` for a query at each position: as many queries as there are distances more than keys."""
   *outer, queries, distances = by_distance.shape
-  length = distances - keys
-  if positions is not None:
-    of_heads = lambda scores, start: jax.lax.dynamic_slice_in_dim(scores, start, keys, axis=1)
-    of_queries = jax.vmap(of_heads, in_axes=(1, 0), out_axes=1)
-    return jax.vmap(of_queries)(by_distance, length - positions)
-  # Read on from place `length`, in rows one shorter: each row then begins one distance earlier than the one before.
+  # Read on from place `queries`, in rows one shorter: each row then begins one distance earlier than the one before.
   flat = by_distance.reshape(*outer, queries * distances)
-  return flat[..., length:].reshape(*outer, queries, distances - 1)[..., :keys]
+  return flat[..., queries:].reshape(*outer, queries, distances - 1)[..., : distances - queries]
+
+
+def _unshift(gradient: Float[Array, "b h q m"]) -> Float[Array, "b h q n"]:
+  """The transpose of `_shift`: every row back to its place among zeros."""
+  *outer, queries, keys = gradient.shape
+  distances = keys + queries
+
+  def by_reshaping(x):
+    x = jnp.concatenate([x, jnp.zeros((*outer, queries, queries - 1), x.dtype)], axis=-1)
+    x = x.reshape(*outer, queries * (distances - 1))
+    return jnp.concatenate([jnp.zeros((*outer, queries), x.dtype), x], axis=-1).reshape(*outer, queries, distances)
+
+  def by_windows(x):
+    x = jnp.pad(x, ((0, 0), (0, 0), (0, 0), (queries, queries)))
+    return _windows(x, jnp.broadcast_to(jnp.arange(queries)[None], (outer[0], queries)), distances)
+
+  # XLA on a CPU divides for the place of each element of a reshaped array: five times the time of copying windows.
+  return jax.lax.platform_dependent(gradient, cpu=by_windows, default=by_reshaping)
+
+
+_shift.defvjp(lambda x: (_shift(x), None), lambda _, gradient: (_unshift(gradient),))
 
 
 class PositionHeads(nn.Module):
