@@ -103,8 +103,8 @@ def memory_visible(carry: Carry, batch: Batch) -> Bool[Array, "batch length memo
   """Returns [b, q, k]: whether token q is of the document of the memory's position k; None without a memory."""
   if not carry:
     return None
-  remembered = carry["document_ids"][:, None, :]
-  return (batch["document_ids"][:, :, None] == remembered) & (remembered > 0)  # 0 = nothing there yet
+  # Where nothing is remembered yet there is a 0, and documents are numbered from 1.
+  return batch["document_ids"][:, :, None] == carry["document_ids"][:, None, :]
 
 
 def remember(document_ids: Int[Array, "batch memory"], batch: Batch, reuse_len: int) -> Int[Array, "batch memory"]:

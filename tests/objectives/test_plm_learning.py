@@ -67,6 +67,7 @@ def test_what_only_the_memory_reaches_is_copied_with_memory_and_not_without():
   assert without.min() > 0.97 * chance
 
 
+@functools.cache
 def train(steps: int, *, data: int = 1, fsdp: int = 1, accumulate: int = 1, **fields) -> tuple[list, dict]:
   """(losses and metrics of each step, carry after the last) of the tiny model on a mesh."""
   objective = plm.make(model(**fields), config(memory_reset="document"), VOCABULARY)
