@@ -32,7 +32,7 @@ from objectives import plm, pretraining
 from objectives.masking import MaskingConfig, max_targets
 from objectives.objective import Batch, Objective, Params
 from objectives.vocabulary import Vocabulary
-from pretrained.load import fill, load
+from pretrained.load import fill, load, require_family
 from training import command_line, loop, optimizer, settings, sharding, state
 from training.checkpoint import Checkpoints, saved_steps
 from training.programs import compile_stage
@@ -196,6 +196,7 @@ def build(config: ConfigDict, stages: list[Stage]) -> Parts:
     if not config.init_from:
       return params
     checkpoint = load(config.init_from)
+    require_family(params, checkpoint)  # first: no other corpus would mend it
     if checkpoint.tokenizer.fingerprint != tokenizer.fingerprint:
       raise ValueError(
         f"config.init_from={config.init_from} has another vocabulary than {config.data.corpus}; "

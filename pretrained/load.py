@@ -17,6 +17,9 @@ from pretrained import hf
 from pretrained.shapes import parameter_shapes
 from training.checkpoint import restore_params
 
+# What a run's config.json calls a family: the type of its model section. Runs from before there were two do not say.
+_FAMILIES = {"encoder": EncoderConfig, "xlnet": XLNetConfig}
+
 
 @dataclasses.dataclass(frozen=True)
 class Pretrained:
@@ -69,10 +72,13 @@ def _read_workdir(path: pathlib.Path) -> tuple[ModelConfig, dict, tuple[str, ...
   file = path / "config.json"
   try:
     written = json.loads(file.read_text(encoding="utf-8"))
-    config = (XLNetConfig if written.get("family") == "xlnet" else EncoderConfig)(**written["model"])
+    family = written.get("family", "encoder")
+    if family not in _FAMILIES:
+      raise ValueError(f"family={family!r} is unknown")
+    config = _FAMILIES[family](**written["model"])
   except FileNotFoundError:
     raise FileNotFoundError(f"{file} is missing: {path} is no whole workdir") from None
-  except (ValueError, KeyError, TypeError) as error:
+  except (ValueError, KeyError, TypeError, AttributeError) as error:
     raise ValueError(f"{file} does not describe a model ({error})") from None
   here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
   shapes = {
@@ -82,15 +88,21 @@ def _read_workdir(path: pathlib.Path) -> tuple[ModelConfig, dict, tuple[str, ...
   return config, jax.device_get(params), ()
 
 
+def require_family(params: dict, pretrained: Pretrained) -> None:
+  """Raises ValueError if `pretrained` holds what a model with the parameters `params` has no place for."""
+  ours, theirs = (flax.traverse_util.flatten_dict(tree, sep="/") for tree in (params, pretrained.params))
+  if other := theirs.keys() - ours.keys():
+    raise ValueError(f"config.init_from: this run's model has no {min(other)}; the checkpoint is of another family")
+
+
 def fill(params: dict, pretrained: Pretrained) -> dict:
   """Returns `params` with every module that `pretrained` holds put in its place, on the same devices.
 
   Raises:
     ValueError: a model of another family, or an array of another shape than the run's model has.
   """
+  require_family(params, pretrained)
   ours, theirs = (flax.traverse_util.flatten_dict(tree, sep="/") for tree in (params, pretrained.params))
-  if other := theirs.keys() - ours.keys():
-    raise ValueError(f"config.init_from: this run's model has no {min(other)}; the checkpoint is of another family")
   for name, value in theirs.items():
     if ours[name].shape != value.shape:
       raise ValueError(
