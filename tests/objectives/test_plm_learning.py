@@ -67,7 +67,6 @@ def test_what_only_the_memory_reaches_is_copied_with_memory_and_not_without():
   assert without.min() > 0.97 * chance
 
 
-@functools.cache
 def train(steps: int, *, data: int = 1, fsdp: int = 1, accumulate: int = 1, **fields) -> tuple[list, dict]:
   """(losses and metrics of each step, carry after the last) of the tiny model on a mesh."""
   objective = plm.make(model(**fields), config(memory_reset="document"), VOCABULARY)
@@ -91,10 +90,9 @@ def assert_close(one, other) -> None:
   jax.tree.map(functools.partial(np.testing.assert_allclose, rtol=2e-4, atol=2e-5), one, other)
 
 
-@pytest.mark.parametrize(("data", "fsdp"), [(2, 1), (1, 4)])
-def test_meshes_agree_with_dropout_on(data, fsdp):
+def test_meshes_agree_with_dropout_on():
   one = train(3)
-  assert_close(train(3, data=data, fsdp=fsdp), one)
+  assert_close(train(3, data=2, fsdp=2), one)
   assert one[0][0]["plm_loss"] == pytest.approx(one[0][0]["loss"])
   assert np.abs(one[1]["memory"]).max() > 0.1
 
