@@ -18,7 +18,7 @@ from objectives.permutation import PermutationConfig, Permuted
 from objectives.vocabulary import Vocabulary
 
 MEMORY_RESET = ("never", "document")
-QUARTERS = ("first", "second", "third", "last")
+QUARTERS = (1, 2, 3, 4)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -124,7 +124,7 @@ def sums(logits: Float[Array, "batch targets vocab"], permuted: Permuted, batch:
 
 
 def by_place(loss: Float[Array, "batch targets"], permuted: Permuted, reuse_len: int) -> Sums:
-  """Returns "plm_loss_first_quarter" … "plm_loss_last_quarter": the loss by a target's place among those of its half.
+  """Returns "plm_loss_quarter_1" … "plm_loss_quarter_4": the loss by a target's place among those of its half.
 
   A target sees those before it in the order, so the loss falls from quarter to quarter where the model reads them.
   """
@@ -132,4 +132,4 @@ def by_place(loss: Float[Array, "batch targets"], permuted: Permuted, reuse_len:
   first = permuted.target_positions < reuse_len
   count = lambda half: (weights * half).sum(1, keepdims=True)
   quarter = jnp.floor(4 * permuted.rank / jnp.maximum(jnp.where(first, count(first), count(~first)), 1))
-  return {f"plm_loss_{name}_quarter": mean(loss, weights * (quarter == i)) for i, name in enumerate(QUARTERS)}
+  return {f"plm_loss_quarter_{i}": mean(loss, weights * (quarter == i - 1)) for i in QUARTERS}

@@ -171,10 +171,10 @@ def test_evaluation_by_hand():
   # First row: 4 targets of the first half at places 3, 0, 2, 1, and one of the second. Second row: two and two.
   assert values == pytest.approx(
     {
-      "plm_loss_first_quarter": (2 + 16 + 32 + 256) / 4,
-      "plm_loss_second_quarter": 8,
-      "plm_loss_third_quarter": (4 + 64 + 128) / 3,
-      "plm_loss_last_quarter": 1,
+      "plm_loss_quarter_1": (2 + 16 + 32 + 256) / 4,
+      "plm_loss_quarter_2": 8,
+      "plm_loss_quarter_3": (4 + 64 + 128) / 3,
+      "plm_loss_quarter_4": 1,
     }
   )
   logits = jnp.zeros((2, 5, SIZE)).at[:, :, 3].set(np.log(2))  # 3 is twice as likely as any other
@@ -192,12 +192,12 @@ def test_evaluation_measures_the_text_and_counts_rows_of_padding_for_nothing():
   expected_terms, expected, _ = evaluate(config(), model(), *half)
   assert set(metrics) == {
     "plm_accuracy", "target_shortfall", "unigram_loss", "most_frequent_accuracy", "bits_per_byte",
-    *(f"plm_loss_{name}_quarter" for name in plm.QUARTERS),
+    *(f"plm_loss_quarter_{i}" for i in plm.QUARTERS),
   }  # fmt: skip
   assert float(terms["plm"][1]) == 4 * 7
   for name, value in (expected | expected_terms).items():
     np.testing.assert_allclose((metrics | terms)[name], value, rtol=1e-5, err_msg=name)
-  quarters = [metrics[f"plm_loss_{name}_quarter"] for name in plm.QUARTERS]
+  quarters = [metrics[f"plm_loss_quarter_{i}"] for i in plm.QUARTERS]
   np.testing.assert_allclose(np.sum(quarters, 0), terms["plm"], rtol=1e-5)
 
 
