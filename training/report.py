@@ -133,12 +133,16 @@ def outcome(records: list[dict]) -> str:
   if len(evaluations) < 2:
     return ""
   first, last = evaluations[0], evaluations[-1]
-  lines = [f"{'held-out':<16}{'step ' + str(first['step']):>12}{'step ' + str(last['step']):>12}   baseline"]
-  for name, value in last.items():
-    if name.endswith(("loss", "accuracy", "bits_per_byte")) and not name.startswith(
-      ("unigram", "masked_unigram", "most_frequent")
-    ):
-      baseline, said = BASELINES.get(name, (None, ""))
-      beside = f"   {baseline(last):.4f} ({said})" if baseline else ""
-      lines.append(f"{name:<16}{first[name]:>12.4f}{value:>12.4f}{beside}")
+  names = [
+    name
+    for name in last
+    if name.endswith(("accuracy", "bits_per_byte")) or "loss" in name
+    if not name.startswith(("unigram", "masked_unigram", "most_frequent"))
+  ]
+  width = max(map(len, names)) + 2
+  lines = [f"{'held-out':<{width}}{'step ' + str(first['step']):>12}{'step ' + str(last['step']):>12}   baseline"]
+  for name in names:
+    baseline, said = BASELINES.get(name, (None, ""))
+    beside = f"   {baseline(last):.4f} ({said})" if baseline else ""
+    lines.append(f"{name:<{width}}{first[name]:>12.4f}{last[name]:>12.4f}{beside}")
   return "\n".join(lines)
