@@ -1,34 +1,41 @@
-"""ALBERT as Hugging Face stores it: the tensors' names and the fields of config.json."""
+"""ALBERT as Hugging Face and the original code store it: the tensors' names and the fields of config.json."""
 
 import dataclasses
 from collections.abc import Mapping
 
 from models.config import EncoderConfig
 from pretrained.fields import COMMON, Fields
-from pretrained.names import Entry, dense, norm, table
+from pretrained.names import Entry, dense, norm, output, table
 
 PREFIX = "albert"  # of the encoder's tensors and the pooler's; files of a bare encoder lack it
 _BLOCK = "albert.encoder.albert_layer_groups.{group}.albert_layers.{block}"
+_TF1_BLOCK = "bert/encoder/transformer/group_{group}/inner_group_{block}"
 
 ENTRIES: tuple[Entry, ...] = (
-  *table("encoder/embeddings/word", "albert.embeddings.word_embeddings"),
-  *table("encoder/embeddings/position", "albert.embeddings.position_embeddings"),
-  *table("encoder/embeddings/segment", "albert.embeddings.token_type_embeddings"),
-  *norm("encoder/embeddings/norm", "albert.embeddings.LayerNorm"),
-  *dense("encoder/embedding_projection", "albert.encoder.embedding_hidden_mapping_in"),
-  *dense("encoder/layers/attention/query", f"{_BLOCK}.attention.query"),
-  *dense("encoder/layers/attention/key", f"{_BLOCK}.attention.key"),
-  *dense("encoder/layers/attention/value", f"{_BLOCK}.attention.value"),
-  *dense("encoder/layers/attention/output", f"{_BLOCK}.attention.dense"),
-  *norm("encoder/layers/attention_norm", f"{_BLOCK}.attention.LayerNorm"),
-  *dense("encoder/layers/ffn/intermediate", f"{_BLOCK}.ffn"),
-  *dense("encoder/layers/ffn/output", f"{_BLOCK}.ffn_output"),
-  *norm("encoder/layers/ffn_norm", f"{_BLOCK}.full_layer_layer_norm"),
-  *dense("pooler", "albert.pooler"),
-  *dense("mlm_head/dense", "predictions.dense"),
-  *norm("mlm_head/norm", "predictions.LayerNorm"),
-  Entry("mlm_head/bias", "predictions.bias"),
-  *dense("pair_head", "sop_classifier.classifier"),
+  *table("encoder/embeddings/word", "albert.embeddings.word_embeddings", "bert/embeddings/word_embeddings"),
+  *table("encoder/embeddings/position", "albert.embeddings.position_embeddings", "bert/embeddings/position_embeddings"),
+  *table(
+    "encoder/embeddings/segment", "albert.embeddings.token_type_embeddings", "bert/embeddings/token_type_embeddings"
+  ),
+  *norm("encoder/embeddings/norm", "albert.embeddings.LayerNorm", "bert/embeddings/LayerNorm"),
+  *dense(
+    "encoder/embedding_projection",
+    "albert.encoder.embedding_hidden_mapping_in",
+    "bert/encoder/embedding_hidden_mapping_in",
+  ),
+  *dense("encoder/layers/attention/query", f"{_BLOCK}.attention.query", f"{_TF1_BLOCK}/attention_1/self/query"),
+  *dense("encoder/layers/attention/key", f"{_BLOCK}.attention.key", f"{_TF1_BLOCK}/attention_1/self/key"),
+  *dense("encoder/layers/attention/value", f"{_BLOCK}.attention.value", f"{_TF1_BLOCK}/attention_1/self/value"),
+  *dense("encoder/layers/attention/output", f"{_BLOCK}.attention.dense", f"{_TF1_BLOCK}/attention_1/output/dense"),
+  *norm("encoder/layers/attention_norm", f"{_BLOCK}.attention.LayerNorm", f"{_TF1_BLOCK}/LayerNorm"),
+  *dense("encoder/layers/ffn/intermediate", f"{_BLOCK}.ffn", f"{_TF1_BLOCK}/ffn_1/intermediate/dense"),
+  *dense("encoder/layers/ffn/output", f"{_BLOCK}.ffn_output", f"{_TF1_BLOCK}/ffn_1/intermediate/output/dense"),
+  *norm("encoder/layers/ffn_norm", f"{_BLOCK}.full_layer_layer_norm", f"{_TF1_BLOCK}/LayerNorm_1"),
+  *dense("pooler", "albert.pooler", "bert/pooler/dense"),
+  *dense("mlm_head/dense", "predictions.dense", "cls/predictions/transform/dense"),
+  *norm("mlm_head/norm", "predictions.LayerNorm", "cls/predictions/transform/LayerNorm"),
+  Entry("mlm_head/bias", "predictions.bias", tf1="cls/predictions/output_bias"),
+  *output("pair_head", "sop_classifier.classifier", "cls/seq_relationship/"),
 )
 
 # Copies of other tensors: the output matrix is the word table, its bias is predictions.bias.

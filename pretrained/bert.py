@@ -1,30 +1,35 @@
-"""BERT as Hugging Face stores it: the tensors' names and the fields of config.json."""
+"""BERT as Hugging Face and the original code store it: the tensors' names and the fields of config.json."""
 
 from models.config import EncoderConfig
 from pretrained.fields import COMMON, Fields
-from pretrained.names import Entry, dense, norm, table
+from pretrained.names import Entry, dense, norm, output, table
 
 PREFIX = "bert"  # of the encoder's tensors and the pooler's; files of a bare encoder lack it
 _LAYER = "bert.encoder.layer.{copy}"
+_TF1_LAYER = "bert/encoder/layer_{copy}"
 
 ENTRIES: tuple[Entry, ...] = (
-  *table("encoder/embeddings/word", "bert.embeddings.word_embeddings"),
-  *table("encoder/embeddings/position", "bert.embeddings.position_embeddings"),
-  *table("encoder/embeddings/segment", "bert.embeddings.token_type_embeddings"),
-  *norm("encoder/embeddings/norm", "bert.embeddings.LayerNorm"),
-  *dense("encoder/layers/attention/query", f"{_LAYER}.attention.self.query"),
-  *dense("encoder/layers/attention/key", f"{_LAYER}.attention.self.key"),
-  *dense("encoder/layers/attention/value", f"{_LAYER}.attention.self.value"),
-  *dense("encoder/layers/attention/output", f"{_LAYER}.attention.output.dense"),
-  *norm("encoder/layers/attention_norm", f"{_LAYER}.attention.output.LayerNorm"),
-  *dense("encoder/layers/ffn/intermediate", f"{_LAYER}.intermediate.dense"),
-  *dense("encoder/layers/ffn/output", f"{_LAYER}.output.dense"),
-  *norm("encoder/layers/ffn_norm", f"{_LAYER}.output.LayerNorm"),
-  *dense("pooler", "bert.pooler.dense"),
-  *dense("mlm_head/dense", "cls.predictions.transform.dense"),
-  *norm("mlm_head/norm", "cls.predictions.transform.LayerNorm"),
-  Entry("mlm_head/bias", "cls.predictions.bias"),
-  *dense("pair_head", "cls.seq_relationship"),
+  *table("encoder/embeddings/word", "bert.embeddings.word_embeddings", "bert/embeddings/word_embeddings"),
+  *table("encoder/embeddings/position", "bert.embeddings.position_embeddings", "bert/embeddings/position_embeddings"),
+  *table(
+    "encoder/embeddings/segment", "bert.embeddings.token_type_embeddings", "bert/embeddings/token_type_embeddings"
+  ),
+  *norm("encoder/embeddings/norm", "bert.embeddings.LayerNorm", "bert/embeddings/LayerNorm"),
+  *dense("encoder/layers/attention/query", f"{_LAYER}.attention.self.query", f"{_TF1_LAYER}/attention/self/query"),
+  *dense("encoder/layers/attention/key", f"{_LAYER}.attention.self.key", f"{_TF1_LAYER}/attention/self/key"),
+  *dense("encoder/layers/attention/value", f"{_LAYER}.attention.self.value", f"{_TF1_LAYER}/attention/self/value"),
+  *dense("encoder/layers/attention/output", f"{_LAYER}.attention.output.dense", f"{_TF1_LAYER}/attention/output/dense"),
+  *norm(
+    "encoder/layers/attention_norm", f"{_LAYER}.attention.output.LayerNorm", f"{_TF1_LAYER}/attention/output/LayerNorm"
+  ),
+  *dense("encoder/layers/ffn/intermediate", f"{_LAYER}.intermediate.dense", f"{_TF1_LAYER}/intermediate/dense"),
+  *dense("encoder/layers/ffn/output", f"{_LAYER}.output.dense", f"{_TF1_LAYER}/output/dense"),
+  *norm("encoder/layers/ffn_norm", f"{_LAYER}.output.LayerNorm", f"{_TF1_LAYER}/output/LayerNorm"),
+  *dense("pooler", "bert.pooler.dense", "bert/pooler/dense"),
+  *dense("mlm_head/dense", "cls.predictions.transform.dense", "cls/predictions/transform/dense"),
+  *norm("mlm_head/norm", "cls.predictions.transform.LayerNorm", "cls/predictions/transform/LayerNorm"),
+  Entry("mlm_head/bias", "cls.predictions.bias", tf1="cls/predictions/output_bias"),
+  *output("pair_head", "cls.seq_relationship", "cls/seq_relationship/"),
 )
 
 # Copies of other tensors: the output matrix is the word table, its bias is cls.predictions.bias.

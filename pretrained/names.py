@@ -1,7 +1,8 @@
-"""What a checkpoint's tensors are called elsewhere: one table a family, read in both directions.
+"""What a checkpoint's tensors are called elsewhere: one table a family, read in both directions, for both sources.
 
-Elsewhere every layer has tensors of its own, and a dense layer's matrix is stored [out, in]; here the copies of a
-layer's part are stacked on a leading axis under `…/layers/`, and the matrix is [in, out].
+The sources are Hugging Face and the original TensorFlow 1 code. There every layer has tensors of its own (but for
+XLNet's biases in TF1), and Hugging Face stores a dense layer's matrix [out, in]; here the copies of a layer's part are
+stacked on a leading axis under `…/layers/`, and the matrix is [in, out].
 """
 
 import dataclasses
@@ -24,10 +25,12 @@ class Entry:
   Attributes:
     ours: path in the parameter tree, joined with "/"; its first part is the module it belongs to.
     theirs: name; for a layer's part "{copy}" stands for the copy's number, which is "{block}" of "{group}": the copies
-      of a group's blocks follow one another.
+      of a group's blocks follow one another. A layer's part whose name has no "{" is stacked there as here.
     transpose: theirs is [out, in].
     heads: theirs has the heads on an axis of their own: [.., heads, head width], after `transpose`.
     leading: axes of size 1 that theirs begins with.
+    tf1: name in the original TensorFlow 1 checkpoints, in the same form; "" where they have no such tensor.
+    tf1_transpose: `transpose` there; `heads` and `leading` are the same.
   """
 
   ours: str
@@ -35,6 +38,8 @@ class Entry:
   transpose: bool = False
   heads: bool = False
   leading: int = 0
+  tf1: str = ""
+  tf1_transpose: bool = False
 
   @property
   def module(self) -> str:
@@ -44,9 +49,14 @@ class Entry:
   def is_stacked(self) -> bool:
     return self.ours.split("/")[1:2] == ["layers"]
 
+  @property
+  def is_split(self) -> bool:
+    """Whether theirs is a tensor a copy."""
+    return self.is_stacked and "{" in self.theirs
+
   def names(self, config: ModelConfig) -> list[str]:
     """Their names, one a copy."""
-    if not self.is_stacked:
+    if not self.is_split:
       return [self.theirs]
     if isinstance(config, XLNetConfig):
       return [self.theirs.format(copy=i) for i in range(config.num_layers)]
@@ -54,23 +64,46 @@ class Entry:
     return [self.theirs.format(copy=i, group=i // blocks, block=i % blocks) for i in range(config.copies(part))]
 
   def their_shape(self, shape: tuple[int, ...], config: ModelConfig) -> tuple[int, ...]:
-    """The shape of a tensor of theirs, by that of one copy of ours."""
+    """The shape of a tensor of theirs, by that of ours: of one copy, if theirs are split."""
+    if self.is_stacked and not self.is_split:
+      one_for_all = isinstance(config, XLNetConfig) and not config.untie_biases and self.ours.endswith("_bias")
+      return shape[1:] if one_for_all else shape
     shape = shape[::-1] if self.transpose else shape
     if self.heads:
       shape = (*shape[:-1], config.num_heads, shape[-1] // config.num_heads)
     return (1,) * self.leading + shape
 
 
-def table(ours: str, theirs: str) -> list[Entry]:
-  return [Entry(f"{ours}/embedding", f"{theirs}.weight")]
+def table(ours: str, theirs: str, tf1: str = "") -> list[Entry]:
+  return [Entry(f"{ours}/embedding", f"{theirs}.weight", tf1=tf1)]
 
 
-def dense(ours: str, theirs: str) -> list[Entry]:
-  return [Entry(f"{ours}/kernel", f"{theirs}.weight", transpose=True), Entry(f"{ours}/bias", f"{theirs}.bias")]
+def dense(ours: str, theirs: str, tf1: str = "") -> list[Entry]:
+  kernel, bias = (f"{tf1}/kernel", f"{tf1}/bias") if tf1 else ("", "")
+  return [
+    Entry(f"{ours}/kernel", f"{theirs}.weight", transpose=True, tf1=kernel),
+    Entry(f"{ours}/bias", f"{theirs}.bias", tf1=bias),
+  ]
 
 
-def norm(ours: str, theirs: str) -> list[Entry]:
-  return [Entry(f"{ours}/scale", f"{theirs}.weight"), Entry(f"{ours}/bias", f"{theirs}.bias")]
+def output(ours: str, theirs: str, tf1: str) -> list[Entry]:
+  """A dense layer that BERT's and ALBERT's code writes out: the matrix is [out, in] there too. `tf1` is a prefix."""
+  return [
+    Entry(f"{ours}/kernel", f"{theirs}.weight", transpose=True, tf1=f"{tf1}output_weights", tf1_transpose=True),
+    Entry(f"{ours}/bias", f"{theirs}.bias", tf1=f"{tf1}output_bias"),
+  ]
+
+
+def norm(ours: str, theirs: str, tf1: str = "") -> list[Entry]:
+  gamma, beta = (f"{tf1}/gamma", f"{tf1}/beta") if tf1 else ("", "")
+  return [Entry(f"{ours}/scale", f"{theirs}.weight", tf1=gamma), Entry(f"{ours}/bias", f"{theirs}.bias", tf1=beta)]
+
+
+def of_tf1(entries: Iterable[Entry]) -> tuple[Entry, ...]:
+  """The table with the TensorFlow 1 names and layouts as `theirs`."""
+  return tuple(
+    Entry(entry.ours, entry.tf1, entry.tf1_transpose, entry.heads, entry.leading) for entry in entries if entry.tf1
+  )
 
 
 def canonical(name: str, prefix: str) -> str | None:
@@ -121,18 +154,18 @@ def from_theirs(
   for entry, names in wanted.items():
     if entry.module in absent:
       continue
-    shape = shapes[entry.ours][1:] if entry.is_stacked else shapes[entry.ours]
+    shape = shapes[entry.ours][1:] if entry.is_split else shapes[entry.ours]
     theirs = entry.their_shape(shape, config)
     for name in names:
       if tensors[name].shape != theirs:
         raise ValueError(f"tensor {name} has shape {tensors[name].shape}; config.json says {theirs}")
     turned = lambda x, shape=shape, turn=entry.transpose: x.reshape(shape[::-1]).T if turn else x.reshape(shape)
     arrays = [turned(tensors[name]) for name in names]
-    if entry.is_stacked and shapes[entry.ours][0] == 1:  # one for all layers here, a copy for each there
+    if entry.is_split and shapes[entry.ours][0] == 1:  # one for all layers here, a copy for each there
       if any(not np.array_equal(arrays[0], other) for other in arrays[1:]):
         raise ValueError(f"tensors {names[0]} and those of the other layers differ; config.json says they are tied")
       arrays = arrays[:1]
-    array = np.stack(arrays) if entry.is_stacked else arrays[0]
+    array = np.stack(arrays) if entry.is_split else arrays[0]
     params[entry.ours] = np.ascontiguousarray(array, dtype=np.float32)
   return flax.traverse_util.unflatten_dict(params, sep="/"), absent
 
@@ -148,7 +181,7 @@ def to_theirs(entries: Sequence[Entry], params: Mapping, config: ModelConfig) ->
     if re.search(r"/embeddings/word/embedding$|^(mlm|lm)_head/bias$", entry.ours):
       array = array[: config.vocab_size]
     names = entry.names(config)
-    arrays = [array] if not entry.is_stacked else array if len(array) > 1 else [array[0]] * len(names)
+    arrays = [array] if not entry.is_split else array if len(array) > 1 else [array[0]] * len(names)
     for name, one in zip(names, arrays, strict=True):
       theirs = entry.their_shape(one.shape, config)
       tensors[name] = np.ascontiguousarray(one.T if entry.transpose else one).reshape(theirs)

@@ -1,4 +1,4 @@
-"""XLNet as Hugging Face stores it: the tensors' names and the fields of config.json."""
+"""XLNet as Hugging Face and the original code store it: the tensors' names and the fields of config.json."""
 
 from collections.abc import Mapping
 
@@ -9,24 +9,33 @@ from pretrained.names import Entry, dense, norm, table
 PREFIX = "transformer"  # of all tensors but the head's; files of a bare model lack it
 _LAYER = "transformer.layer.{copy}"
 _ATTENTION = "xlnet/layers/attention"
+_TF1 = "model/transformer"
+_TF1_LAYER = "model/transformer/layer_{copy}"
 
 ENTRIES: tuple[Entry, ...] = (
-  *table("xlnet/embeddings/word", "transformer.word_embedding"),
-  Entry("xlnet/mask_embedding", "transformer.mask_emb", leading=2),
-  Entry(f"{_ATTENTION}/query/kernel", f"{_LAYER}.rel_attn.q", heads=True),
-  Entry(f"{_ATTENTION}/key/kernel", f"{_LAYER}.rel_attn.k", heads=True),
-  Entry(f"{_ATTENTION}/value/kernel", f"{_LAYER}.rel_attn.v", heads=True),
-  Entry(f"{_ATTENTION}/position/kernel", f"{_LAYER}.rel_attn.r", heads=True),
-  Entry(f"{_ATTENTION}/output/kernel", f"{_LAYER}.rel_attn.o", transpose=True, heads=True),
-  Entry(f"{_ATTENTION}/content_bias", f"{_LAYER}.rel_attn.r_w_bias"),
-  Entry(f"{_ATTENTION}/position_bias", f"{_LAYER}.rel_attn.r_r_bias"),
-  Entry(f"{_ATTENTION}/segment_bias", f"{_LAYER}.rel_attn.r_s_bias"),
-  Entry(f"{_ATTENTION}/segment_embedding", f"{_LAYER}.rel_attn.seg_embed"),
-  *norm("xlnet/layers/attention_norm", f"{_LAYER}.rel_attn.layer_norm"),
-  *dense("xlnet/layers/ffn/intermediate", f"{_LAYER}.ff.layer_1"),
-  *dense("xlnet/layers/ffn/output", f"{_LAYER}.ff.layer_2"),
-  *norm("xlnet/layers/ffn_norm", f"{_LAYER}.ff.layer_norm"),
-  Entry("lm_head/bias", "lm_loss.bias"),
+  *table("xlnet/embeddings/word", "transformer.word_embedding", f"{_TF1}/word_embedding/lookup_table"),
+  Entry("xlnet/mask_embedding", "transformer.mask_emb", leading=2, tf1=f"{_TF1}/mask_emb/mask_emb"),
+  Entry(f"{_ATTENTION}/query/kernel", f"{_LAYER}.rel_attn.q", heads=True, tf1=f"{_TF1_LAYER}/rel_attn/q/kernel"),
+  Entry(f"{_ATTENTION}/key/kernel", f"{_LAYER}.rel_attn.k", heads=True, tf1=f"{_TF1_LAYER}/rel_attn/k/kernel"),
+  Entry(f"{_ATTENTION}/value/kernel", f"{_LAYER}.rel_attn.v", heads=True, tf1=f"{_TF1_LAYER}/rel_attn/v/kernel"),
+  Entry(f"{_ATTENTION}/position/kernel", f"{_LAYER}.rel_attn.r", heads=True, tf1=f"{_TF1_LAYER}/rel_attn/r/kernel"),
+  Entry(
+    f"{_ATTENTION}/output/kernel",
+    f"{_LAYER}.rel_attn.o",
+    transpose=True,
+    heads=True,
+    tf1=f"{_TF1_LAYER}/rel_attn/o/kernel",
+    tf1_transpose=True,
+  ),
+  Entry(f"{_ATTENTION}/content_bias", f"{_LAYER}.rel_attn.r_w_bias", tf1=f"{_TF1}/r_w_bias"),
+  Entry(f"{_ATTENTION}/position_bias", f"{_LAYER}.rel_attn.r_r_bias", tf1=f"{_TF1}/r_r_bias"),
+  Entry(f"{_ATTENTION}/segment_bias", f"{_LAYER}.rel_attn.r_s_bias", tf1=f"{_TF1}/r_s_bias"),
+  Entry(f"{_ATTENTION}/segment_embedding", f"{_LAYER}.rel_attn.seg_embed", tf1=f"{_TF1}/seg_embed"),
+  *norm("xlnet/layers/attention_norm", f"{_LAYER}.rel_attn.layer_norm", f"{_TF1_LAYER}/rel_attn/LayerNorm"),
+  *dense("xlnet/layers/ffn/intermediate", f"{_LAYER}.ff.layer_1", f"{_TF1_LAYER}/ff/layer_1"),
+  *dense("xlnet/layers/ffn/output", f"{_LAYER}.ff.layer_2", f"{_TF1_LAYER}/ff/layer_2"),
+  *norm("xlnet/layers/ffn_norm", f"{_LAYER}.ff.layer_norm", f"{_TF1_LAYER}/ff/LayerNorm"),
+  Entry("lm_head/bias", "lm_loss.bias", tf1="model/lm_loss/bias"),
 )
 
 # A copy of another tensor: the output matrix is the word table.
