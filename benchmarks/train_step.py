@@ -2,8 +2,9 @@
 
     python -m benchmarks.train_step --family=bert --against=transformers --json
 
-Both take whole training steps of the same shape: masked tokens and next sentence, dropout on, gradients clipped,
-AdamW. Ours also chooses and replaces the targets; theirs is given them. Rates are medians over the rounds; the
+Both take whole training steps of the same shape: masked tokens and next sentence (XLNet: permuted targets, with
+--mem_len of memory), dropout on, gradients clipped, AdamW. Ours also chooses and replaces the targets; theirs is given
+them. Rates are medians over the rounds; the
 machine's own rate is that of a large float32 matrix product, measured in every round too.
 """
 
@@ -19,9 +20,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from benchmarks import train_step_xlnet
 from models.config import ALBERT_SIZES, BERT_SIZES, EncoderConfig
 from models.flops import pretraining_flops
 from models.pretraining import PretrainingModel
+from models.xlnet_config import XLNET_SIZES
 from objectives import pretraining
 from objectives.masking import MaskingConfig, max_targets
 from objectives.vocabulary import Vocabulary
@@ -144,6 +147,9 @@ def batch_of(family: Family, rows: int, length: int) -> dict[str, np.ndarray]:
   }
 
 
+SIZES = {name: family.sizes for name, family in FAMILIES.items()} | {"xlnet": XLNET_SIZES}
+
+
 def matmul() -> tuple[Callable[[], None], float]:
   """Returns (one large float32 matrix product, its FLOPs): the most that this machine gives."""
   a, b = jnp.ones((1024, 768)), jnp.ones((768, 3072))
@@ -151,7 +157,13 @@ def matmul() -> tuple[Callable[[], None], float]:
   return lambda: product(a, b).block_until_ready(), 2.0 * 1024 * 768 * 3072
 
 
-CONTENDERS = {"ours": ours, "theirs": transformers, "matmul": matmul}
+CONTENDERS = {
+  "ours": ours,
+  "theirs": transformers,
+  "our xlnet": train_step_xlnet.ours,
+  "their xlnet": train_step_xlnet.transformers,
+  "matmul": matmul,
+}
 
 
 class Contender:
@@ -176,7 +188,7 @@ class Contender:
 
 
 def _serve(pipe, name: str, arguments: tuple) -> None:
-  if name != "theirs":
+  if not name.startswith("their"):
     keep_freed_memory()  # it makes PyTorch slower
   step, flops = CONTENDERS[name](*arguments)
   step()  # compile, and fill caches
@@ -190,21 +202,26 @@ def _serve(pipe, name: str, arguments: tuple) -> None:
 
 def main() -> None:
   parser = cli.parser(__doc__)
-  parser.add_argument("--family", choices=[*FAMILIES], default="bert")
+  parser.add_argument("--family", choices=[*SIZES], default="bert")
   parser.add_argument("--against", choices=["transformers", "nothing"], default="transformers")
-  parser.add_argument("--size", choices=sorted({*BERT_SIZES, *ALBERT_SIZES}), default="base")
+  parser.add_argument("--size", choices=sorted({size for sizes in SIZES.values() for size in sizes}), default="base")
   parser.add_argument("--rows", type=int, default=8)
   parser.add_argument("--length", type=int, default=128)
+  parser.add_argument("--mem_len", type=int, default=0, help="positions of memory (XLNet)")
   parser.add_argument("--rounds", type=int, default=5)
   parser.add_argument("--json", action="store_true", help="print one JSON object")
   flags = parser.parse_args()
 
-  if flags.size not in FAMILIES[flags.family].sizes:
-    raise ValueError(f"--size={flags.size}: {flags.family} has {', '.join(FAMILIES[flags.family].sizes)}")
-  shape = flags.family, flags.size, flags.rows, flags.length
-  contenders = {"ours": Contender("ours", *shape), "matmul": Contender("matmul")}
+  if flags.size not in SIZES[flags.family]:
+    raise ValueError(f"--size={flags.size}: {flags.family} has {', '.join(SIZES[flags.family])}")
+  if flags.mem_len and flags.family != "xlnet":
+    raise ValueError(f"--mem_len={flags.mem_len}: {flags.family} has no memory")
+  shape = flags.size, flags.rows, flags.length
+  shape, kind = ((*shape, flags.mem_len), " xlnet") if flags.family == "xlnet" else ((flags.family, *shape), "")
+  our, their = ("our" + kind, "their" + kind) if kind else ("ours", "theirs")
+  contenders = {"ours": Contender(our, *shape), "matmul": Contender("matmul")}
   if flags.against == "transformers":
-    contenders["theirs"] = Contender("theirs", *shape)
+    contenders["theirs"] = Contender(their, *shape)
   seconds = {name: [] for name in contenders}
   for _ in range(flags.rounds):
     for name, contender in contenders.items():
@@ -217,7 +234,8 @@ def main() -> None:
   tokens = flags.rows * flags.length
   matmul_rate = product_flops / median["matmul"]
   result = {
-    "shape": f"{flags.family}-{flags.size}, {flags.rows}×{flags.length}",
+    "shape": f"{flags.family}-{flags.size}, {flags.rows}×{flags.length}"
+    + (f", memory {flags.mem_len}" if flags.mem_len else ""),
     "tokens_per_s": tokens / median["ours"],
     "gflop_per_s": flops / median["ours"] / 1e9,
     "matmul_gflop_per_s": matmul_rate / 1e9,
