@@ -12,9 +12,10 @@ from training.trees import path_name
 
 ROWS = ("data", "fsdp")  # the batch is split over both
 
-# Path → partition of an array of the encoder families. The layer axis of stacked parameters is never split, and
-# embeddings are split on width. The first match counts; what matches nothing is kept whole on every device.
-ENCODER_RULES = (
+# Path → partition of an array, for the encoder families and XLNet, whose parameters have names alike. The layer axis of
+# stacked parameters is never split, and embeddings are split on width. The first match counts; what matches nothing is
+# kept whole on every device.
+RULES = (
   (r"embeddings/(word|position|segment)/embedding", P(None, "fsdp")),
   (r"layers/.*kernel", P(None, "fsdp", None)),
   (r"(pooler|mlm_head/dense)/kernel", P("fsdp", None)),
@@ -74,7 +75,7 @@ def by_row(mesh: Mesh) -> NamedSharding:
   return NamedSharding(mesh, P(ROWS))
 
 
-def partition(path: str, shape: tuple[int, ...], mesh: Mesh, rules=ENCODER_RULES) -> P:
+def partition(path: str, shape: tuple[int, ...], mesh: Mesh, rules=RULES) -> P:
   """Returns the partition of one array by the first rule that matches; an axis that does not divide is not split."""
   for pattern, spec in rules:
     if re.search(pattern, path):
@@ -83,7 +84,7 @@ def partition(path: str, shape: tuple[int, ...], mesh: Mesh, rules=ENCODER_RULES
   return P()
 
 
-def tree_shardings(tree, mesh: Mesh, rules=ENCODER_RULES):
+def tree_shardings(tree, mesh: Mesh, rules=RULES):
   """Returns a sharding for each leaf. Optimizer state carries its parameter's path at its end, so the same rules
   place it."""
 
