@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 from models.config import EncoderConfig
 from pretrained.fields import COMMON, Fields
-from pretrained.names import Entry, dense, norm, output, table
+from pretrained.names import Entry, Head, conditional_span, dense, norm, output, table
 
 PREFIX = "albert"  # of the encoder's tensors and the pooler's; files of a bare encoder lack it
 _BLOCK = "albert.encoder.albert_layer_groups.{group}.albert_layers.{block}"
@@ -38,6 +38,23 @@ ENTRIES: tuple[Entry, ...] = (
   *output("pair_head", "sop_classifier.classifier", "cls/seq_relationship/"),
 )
 
+_CLASSIFIER = tuple(output("classifier", "classifier", ""))
+HEADS = {
+  "classification": Head("AlbertForSequenceClassification", _CLASSIFIER),
+  "regression": Head("AlbertForSequenceClassification", _CLASSIFIER),
+  "choice": Head("AlbertForMultipleChoice", _CLASSIFIER),
+  "tagging": Head("AlbertForTokenClassification", tuple(output("tagger", "classifier", ""))),
+  "span": Head("AlbertForQuestionAnswering", tuple(output("span_head", "qa_outputs", "cls/squad/"))),
+  "conditional_span": Head("", conditional_span(in_hf=False)),  # run_squad_v2.py; nothing of theirs reads it
+}
+PRETRAINING = {
+  ("pooler", "mlm_head", "pair_head"): "AlbertForPreTraining",
+  ("mlm_head",): "AlbertForMaskedLM",
+  ("pooler", "mlm_head"): "AlbertForMaskedLM",
+}
+BODY = "AlbertModel"
+DROPOUT = "classifier_dropout_prob"
+
 # Copies of other tensors: the output matrix is the word table, its bias is predictions.bias.
 TIED = {
   "predictions.decoder.weight": "albert.embeddings.word_embeddings.weight",
@@ -65,6 +82,7 @@ _PROJECTION = (
   "an ALBERT whose embeddings are as wide as its layers (embedding_size={0}) is not supported in this layout: "
   "there it projects them all the same"
 )
+read_original = _FIELDS.read  # there, embeddings as wide as the layers are not projected
 
 
 def read_config(fields: Mapping) -> EncoderConfig:

@@ -2,7 +2,7 @@
 
 from models.config import EncoderConfig
 from pretrained.fields import COMMON, Fields
-from pretrained.names import Entry, dense, norm, output, table
+from pretrained.names import Entry, Head, dense, norm, output, table
 
 PREFIX = "bert"  # of the encoder's tensors and the pooler's; files of a bare encoder lack it
 _LAYER = "bert.encoder.layer.{copy}"
@@ -32,6 +32,25 @@ ENTRIES: tuple[Entry, ...] = (
   *output("pair_head", "cls.seq_relationship", "cls/seq_relationship/"),
 )
 
+# The original's classifiers lie outside every scope; it has no tagger, and an option's score is a class.
+_CLASSIFIER = tuple(output("classifier", "classifier", ""))
+HEADS = {
+  "classification": Head("BertForSequenceClassification", _CLASSIFIER),
+  "regression": Head("BertForSequenceClassification", _CLASSIFIER),
+  "choice": Head("BertForMultipleChoice", _CLASSIFIER),
+  "tagging": Head("BertForTokenClassification", tuple(output("tagger", "classifier", ""))),
+  "span": Head("BertForQuestionAnswering", tuple(output("span_head", "qa_outputs", "cls/squad/"))),
+}
+# Their class for what is left of a model for pretraining.
+PRETRAINING = {
+  ("pooler", "mlm_head", "pair_head"): "BertForPreTraining",
+  ("mlm_head",): "BertForMaskedLM",
+  ("pooler", "pair_head"): "BertForNextSentencePrediction",
+  ("pooler", "mlm_head"): "BertForMaskedLM",
+}
+BODY = "BertModel"
+DROPOUT = "classifier_dropout"  # of a head, in config.json; null is hidden_dropout_prob
+
 # Copies of other tensors: the output matrix is the word table, its bias is cls.predictions.bias.
 TIED = {
   "cls.predictions.decoder.weight": "bert.embeddings.word_embeddings.weight",
@@ -51,7 +70,7 @@ _FIELDS = Fields(
   },
 )
 
-read_config = _FIELDS.read
+read_config = read_original = _FIELDS.read
 
 
 def write_config(config: EncoderConfig) -> dict:

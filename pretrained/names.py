@@ -16,6 +16,7 @@ from models.primitives import ModelConfig
 from models.xlnet_config import XLNetConfig
 
 BODIES = ("encoder", "xlnet")  # modules that a checkpoint cannot do without
+VOCABULARY = re.compile(r"/embeddings/word/embedding$|^(mlm|lm)_head/bias$")  # parameters with a row a piece
 
 
 @dataclasses.dataclass(frozen=True)
@@ -99,6 +100,33 @@ def norm(ours: str, theirs: str, tf1: str = "") -> list[Entry]:
   return [Entry(f"{ours}/scale", f"{theirs}.weight", tf1=gamma), Entry(f"{ours}/bias", f"{theirs}.bias", tf1=beta)]
 
 
+def conditional_span(in_hf: bool) -> tuple[Entry, ...]:
+  """The head of models/span.py, which both originals build alike."""
+  ours, theirs = "conditional_span_head", lambda tf1: tf1.replace("/", ".") if in_hf else ""
+  entries = (
+    *dense(f"{ours}/start", theirs("start_logits/dense"), "start_logits/dense"),
+    *dense(f"{ours}/end/dense", theirs("end_logits/dense_0"), "end_logits/dense_0"),
+    *norm(f"{ours}/end/norm", theirs("end_logits/LayerNorm"), "end_logits/LayerNorm"),
+    *dense(f"{ours}/end/output", theirs("end_logits/dense_1"), "end_logits/dense_1"),
+    *dense(f"{ours}/answer/dense", theirs("answer_class/dense_0"), "answer_class/dense_0"),
+    dense(f"{ours}/answer/output", theirs("answer_class/dense_1"), "answer_class/dense_1")[0],  # no bias
+  )
+  return entries if in_hf else tuple(dataclasses.replace(entry, theirs="") for entry in entries)
+
+
+@dataclasses.dataclass(frozen=True)
+class Head:
+  """A fine-tuned model of one kind.
+
+  Attributes:
+    architecture: the class of Hugging Face's; "" where they have none.
+    entries: what it holds beside the body and, where it works on one vector a sequence, the pooler.
+  """
+
+  architecture: str
+  entries: tuple[Entry, ...]
+
+
 def of_tf1(entries: Iterable[Entry]) -> tuple[Entry, ...]:
   """The table with the TensorFlow 1 names and layouts as `theirs`."""
   return tuple(
@@ -123,28 +151,32 @@ def from_theirs(
   tensors: Mapping[str, np.ndarray],
   shapes: Mapping[str, tuple[int, ...]],
   config: ModelConfig,
+  described: str = "config.json",
+  required: Sequence[str] = (),
 ) -> tuple[dict, tuple[str, ...]]:
   """Returns (parameters, modules that are absent from `tensors` and so from the parameters).
 
   Args:
-    entries: the family's table.
-    tensors: theirs, by name, already in the table's spelling.
+    entries: the family's table; what is not in `shapes` is left out of it.
+    tensors: theirs, by name, already in the table's spelling; each is read once.
     shapes: the shape of every parameter of ours, by path.
     config: says how many copies of a part there are.
+    described: the file that `config` was read from.
+    required: modules that must be there, besides the body.
 
   Raises:
     ValueError: the body, or part of another module, is missing; a tensor is unknown; a shape differs.
   """
-  wanted = {entry: entry.names(config) for entry in entries}
+  wanted = {entry: entry.names(config) for entry in entries if entry.theirs and entry.ours in shapes}
   if unknown := sorted(tensors.keys() - {name for names in wanted.values() for name in names}):
     raise ValueError(f"unknown tensors: {_some(unknown)}")
-  missing = {entry.module: [] for entry in entries}
+  missing = {entry.module: [] for entry in wanted}
   for entry, names in wanted.items():
     missing[entry.module] += [name for name in names if name not in tensors]
   absent = tuple(
     module
     for module in missing
-    if module not in BODIES
+    if module not in (*BODIES, *required)
     and not any(n in tensors for e, names in wanted.items() if e.module == module for n in names)
   )
   if lost := [name for module, names in missing.items() if module not in absent for name in names]:
@@ -156,14 +188,15 @@ def from_theirs(
       continue
     shape = shapes[entry.ours][1:] if entry.is_split else shapes[entry.ours]
     theirs = entry.their_shape(shape, config)
+    arrays = []
     for name in names:
-      if tensors[name].shape != theirs:
-        raise ValueError(f"tensor {name} has shape {tensors[name].shape}; config.json says {theirs}")
-    turned = lambda x, shape=shape, turn=entry.transpose: x.reshape(shape[::-1]).T if turn else x.reshape(shape)
-    arrays = [turned(tensors[name]) for name in names]
+      array = tensors[name]
+      if array.shape != theirs:
+        raise ValueError(f"tensor {name} has shape {array.shape}; {described} says {theirs}")
+      arrays.append(array.reshape(shape[::-1]).T if entry.transpose else array.reshape(shape))
     if entry.is_split and shapes[entry.ours][0] == 1:  # one for all layers here, a copy for each there
       if any(not np.array_equal(arrays[0], other) for other in arrays[1:]):
-        raise ValueError(f"tensors {names[0]} and those of the other layers differ; config.json says they are tied")
+        raise ValueError(f"tensors {names[0]} and those of the other layers differ; {described} says they are tied")
       arrays = arrays[:1]
     array = np.stack(arrays) if entry.is_split else arrays[0]
     params[entry.ours] = np.ascontiguousarray(array, dtype=np.float32)
@@ -171,14 +204,20 @@ def from_theirs(
 
 
 def to_theirs(entries: Sequence[Entry], params: Mapping, config: ModelConfig) -> dict[str, np.ndarray]:
-  """Returns their tensors by name: `from_theirs` backwards, without the slots that vocab_multiple adds."""
+  """Returns their tensors by name: `from_theirs` backwards, without the slots that vocab_multiple adds.
+
+  Raises:
+    ValueError: parameters that have no name there.
+  """
   flat = flax.traverse_util.flatten_dict(params, sep="/")
+  if nameless := sorted(flat.keys() - {entry.ours for entry in entries if entry.theirs}):
+    raise ValueError(f"this layout has no names for {_some(nameless)}")
   tensors = {}
   for entry in entries:
     if entry.ours not in flat:
       continue
     array = np.asarray(flat[entry.ours])
-    if re.search(r"/embeddings/word/embedding$|^(mlm|lm)_head/bias$", entry.ours):
+    if VOCABULARY.search(entry.ours):
       array = array[: config.vocab_size]
     names = entry.names(config)
     arrays = [array] if not entry.is_split else array if len(array) > 1 else [array[0]] * len(names)

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from models.xlnet_config import XLNetConfig
 from pretrained.fields import ACTIVATIONS
-from pretrained.names import Entry, dense, norm, table
+from pretrained.names import Entry, Head, conditional_span, dense, norm, table
 
 PREFIX = "transformer"  # of all tensors but the head's; files of a bare model lack it
 _LAYER = "transformer.layer.{copy}"
@@ -37,6 +37,25 @@ ENTRIES: tuple[Entry, ...] = (
   *norm("xlnet/layers/ffn_norm", f"{_LAYER}.ff.layer_norm", f"{_TF1_LAYER}/ff/LayerNorm"),
   Entry("lm_head/bias", "lm_loss.bias", tf1="model/lm_loss/bias"),
 )
+
+# The original's scope has that spelling. A task's name follows "classification_" and "regression_" there: whoever reads
+# its checkpoints takes it away first.
+_SUMMARY = dense("summary/projection", "sequence_summary.summary", "model/sequnece_summary/summary")
+HEADS = {
+  "classification": Head(
+    "XLNetForSequenceClassification", (*_SUMMARY, *dense("classifier", "logits_proj", "model/classification/logit"))
+  ),
+  "regression": Head(
+    "XLNetForSequenceClassification", (*_SUMMARY, *dense("classifier", "logits_proj", "model/regression/logit"))
+  ),
+  "choice": Head("XLNetForMultipleChoice", (*_SUMMARY, *dense("classifier", "logits_proj", "logits/dense"))),
+  "tagging": Head("XLNetForTokenClassification", tuple(dense("tagger", "classifier"))),
+  "span": Head("XLNetForQuestionAnsweringSimple", tuple(dense("span_head", "qa_outputs"))),
+  "conditional_span": Head("XLNetForQuestionAnswering", conditional_span(in_hf=True)),
+}
+PRETRAINING = {("lm_head",): "XLNetLMHeadModel"}
+BODY = "XLNetModel"
+DROPOUT = "summary_last_dropout"
 
 # A copy of another tensor: the output matrix is the word table.
 TIED = {"lm_loss.weight": "transformer.word_embedding.weight"}
@@ -99,6 +118,9 @@ def read_config(fields: Mapping) -> XLNetConfig:
     attention_dropout=fields["dropout"],
     ffn_dropout=fields["dropout"],
   )
+
+
+read_original = read_config
 
 
 def write_config(config: XLNetConfig) -> dict:
