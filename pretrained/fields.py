@@ -29,6 +29,19 @@ _REQUIRED = {
 }
 
 
+def number(name: str, value: object, kind: type) -> int | float:
+  """Returns a field's value as `kind`, int or float: the releases write rates of 0 without a point.
+
+  Raises:
+    ValueError: it is no number, or no whole one where `kind` is int.
+  """
+  if isinstance(value, bool) or not isinstance(value, int | float):
+    raise ValueError(f"{name}={value!r} is no number")
+  if kind is int and not float(value).is_integer():
+    raise ValueError(f"{name}={value!r} is no whole number")
+  return kind(value)
+
+
 @dataclasses.dataclass(frozen=True)
 class Fields:
   """A family's config.json.
@@ -57,10 +70,8 @@ class Fields:
       raise ValueError(f"hidden_act={activation!r} is not supported, only {', '.join(ACTIVATIONS)}")
     if lost := [theirs for theirs in self.names.values() if theirs not in fields]:
       raise ValueError(f"missing {', '.join(lost)}")
-    for theirs in self.names.values():
-      if isinstance(fields[theirs], bool) or not isinstance(fields[theirs], int | float):
-        raise ValueError(f"{theirs}={fields[theirs]!r} is no number")
-    known = {ours: fields[theirs] for ours, theirs in self.names.items()}
+    kinds = {field.name: field.type for field in dataclasses.fields(EncoderConfig)}
+    known = {ours: number(theirs, fields[theirs], kinds[ours]) for ours, theirs in self.names.items()}
     return EncoderConfig(activation=ACTIVATIONS[activation], **known, **self.constant)
 
   def write(self, config: EncoderConfig) -> dict:

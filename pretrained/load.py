@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import pathlib
+import sys
 
 import flax.traverse_util
 import jax
@@ -13,7 +14,7 @@ from data.tokenizers import Tokenizer, load_tokenizer
 from models.config import EncoderConfig
 from models.primitives import ModelConfig
 from models.xlnet_config import XLNetConfig
-from pretrained import hf
+from pretrained import hf, tf1
 from pretrained.shapes import parameter_shapes
 from training.checkpoint import restore_params
 
@@ -31,23 +32,26 @@ class Pretrained:
       modules in `missing`.
     tokenizer: the one it was trained with.
     missing: heads that the checkpoint does not hold, of "pooler", "mlm_head", "pair_head", or "lm_head".
+    left_over: tensors of the checkpoint that are not among the parameters: other heads, in a TF1 checkpoint.
   """
 
   config: ModelConfig
   params: dict
   tokenizer: Tokenizer
   missing: tuple[str, ...] = ()
+  left_over: tuple[str, ...] = ()
 
 
 def load(path: str | os.PathLike) -> Pretrained:
-  """Reads a workdir of ours (its newest checkpoint), or a folder in Hugging Face layout.
+  """Reads a workdir of ours (its newest checkpoint), a folder in Hugging Face layout, or a TF1 checkpoint: its prefix,
+  or a folder with one.
 
   Raises:
     FileNotFoundError: no such folder, or no model in it.
     ValueError: the model is damaged or of another kind, or its tokenizer has more pieces than it.
   """
-  path = pathlib.Path(path)
-  if not path.exists():
+  path, left_over = pathlib.Path(path), ()
+  if not path.exists() and not tf1.find(path):
     raise FileNotFoundError(f"{path}: no such checkpoint")
   if hf.is_folder(path):
     config, params, missing = hf.read_folder(path)
@@ -55,16 +59,22 @@ def load(path: str | os.PathLike) -> Pretrained:
   elif (path / "checkpoints").exists():
     config, params, missing = _read_workdir(path)
     tokenizer = load_tokenizer(path / "tokenizer")
+  elif prefix := tf1.find(path):
+    config, params, missing, left_over = tf1.read(prefix)
+    tokenizer = load_tokenizer(tf1.vocabulary(prefix))
+    if left_over:
+      print(f"{prefix}: heads that are not read: {', '.join(left_over)}", file=sys.stderr)
   else:
     raise FileNotFoundError(
-      f"{path}: no model here; a workdir holds checkpoints/, a model folder config.json and model.safetensors"
+      f"{path}: no model here; a workdir holds checkpoints/, a model folder config.json and model.safetensors, "
+      "a TF1 checkpoint an .index file"
     )
   if tokenizer.vocab_size > config.vocab_size:
     raise ValueError(
       f"{path}: the tokenizer has {tokenizer.vocab_size} pieces and the model only {config.vocab_size}; "
       "they do not belong together"
     )
-  return Pretrained(config, params, tokenizer, missing)
+  return Pretrained(config, params, tokenizer, missing, left_over)
 
 
 def _read_workdir(path: pathlib.Path) -> tuple[ModelConfig, dict, tuple[str, ...]]:

@@ -1,9 +1,10 @@
 """XLNet as Hugging Face and the original code store it: the tensors' names and the fields of config.json."""
 
+import dataclasses
 from collections.abc import Mapping
 
 from models.xlnet_config import XLNetConfig
-from pretrained.fields import ACTIVATIONS
+from pretrained.fields import ACTIVATIONS, number
 from pretrained.names import Entry, Head, conditional_span, dense, norm, table
 
 PREFIX = "transformer"  # of all tensors but the head's; files of a bare model lack it
@@ -99,24 +100,19 @@ def read_config(fields: Mapping) -> XLNetConfig:
     raise ValueError(f"ff_activation={activation!r} is not supported, only {', '.join(ACTIVATIONS)}")
   if lost := [theirs for theirs in _NAMES.values() if fields.get(theirs) is None]:
     raise ValueError(f"missing {', '.join(lost)}")
-  head_size = fields.get("d_head") or 0
-  numbers = {
-    **{theirs: fields[theirs] for theirs in _NAMES.values()},
-    "d_head": head_size,
-    "dropout": fields["dropout"],
-  }
-  for name, value in numbers.items():
-    if isinstance(value, bool) or not isinstance(value, int | float):
-      raise ValueError(f"{name}={value!r} is no number")
+  kinds = {field.name: field.type for field in dataclasses.fields(XLNetConfig)}
+  known = {ours: number(theirs, fields[theirs], kinds[ours]) for ours, theirs in _NAMES.items()}
+  head_size = number("d_head", fields.get("d_head") or 0, int)
+  dropout = number("dropout", fields["dropout"], float)
   return XLNetConfig(
-    **{ours: fields[theirs] for ours, theirs in _NAMES.items()},
-    head_size=0 if head_size * fields["n_head"] == fields["d_model"] else head_size,
-    clamp_length=max(fields["clamp_len"], 0),
+    **known,
+    head_size=0 if head_size * known["num_heads"] == known["hidden_size"] else head_size,
+    clamp_length=max(number("clamp_len", fields["clamp_len"], int), 0),
     untie_biases=bool(fields["untie_r"]),
     activation=ACTIVATIONS[activation],
-    hidden_dropout=fields["dropout"],
-    attention_dropout=fields["dropout"],
-    ffn_dropout=fields["dropout"],
+    hidden_dropout=dropout,
+    attention_dropout=dropout,
+    ffn_dropout=dropout,
   )
 
 
