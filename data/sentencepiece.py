@@ -19,7 +19,7 @@ from typing import Any, ClassVar
 import numpy as np
 import sentencepiece
 
-from data import sentencepiece_model, tokenizer_config
+from data import offsets, sentencepiece_model, tokenizer_config
 
 BLANK = "▁"
 FILE = "spiece.model"
@@ -93,6 +93,31 @@ def preprocess(text: str, lowercase: bool, keep_accents: bool = False) -> str:
 
 def _without_accents(match: re.Match[str]) -> str:
   return "".join(c for c in match[0] if not unicodedata.combining(c))
+
+
+def _preprocess_at(text: str, lowercase: bool, keep_accents: bool) -> tuple[str, list[int], list[int]]:
+  """`preprocess`, and for each of its characters the first character of `text` that it stands for, and one past the
+  last."""
+  single = [(c, i) for i, c in enumerate(text) if not c.isspace() or (i and not text[i - 1].isspace())]
+  if single and single[-1][0].isspace():
+    single.pop()
+  characters, places, ends, at = [], [], [], 0
+  while at < len(single):
+    c, place = single[at]
+    pair = c + single[at + 1][0] if at + 1 < len(single) else ""
+    if pair in ("``", "''"):
+      found, end, at = '"', single[at + 1][1] + 1, at + 2
+    else:
+      found, end, at = " " if c.isspace() else c, place + 1, at + 1
+      if not keep_accents and not c.isascii():
+        found = "".join(d for d in unicodedata.normalize("NFKD", found) if not unicodedata.combining(d))
+    characters += found
+    places += [place] * len(found)
+    ends += [end] * len(found)
+  if not lowercase:
+    return "".join(characters), places, ends
+  lowered, numbers = offsets.lowered(characters, range(len(characters)))
+  return "".join(lowered), [places[i] for i in numbers], [ends[i] for i in numbers]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -235,6 +260,24 @@ class SentencePiece:
     texts = [preprocess(text, self.lowercase, self.keep_accents) for text in texts]
     encoded = self._processor.encode(texts, out_type="numpy", num_threads=1)
     return [self._apart(ids) for ids in encoded]
+
+  def encode_with_offsets(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+    """int32 [n] and [n, 2]: the ids of `text`, and the characters [start, end) of it that each stands for."""
+    changed, places, ends = _preprocess_at(text, self.lowercase, self.keep_accents)
+    encoded = self._processor.encode(changed, return_type="offset_mapping")
+    ids, spans = [], []
+    for piece, (start, end) in zip(encoded["ids"], encoded["offsets"], strict=True):
+      parts = self._split_commas.get(piece, [piece])
+      lengths = [len(self.pieces[part].replace(BLANK, "")) for part in parts]
+      before = end - start - sum(lengths)  # the blank; another number where the model's own rules change the text
+      if len(parts) == 1 or before not in (0, 1):
+        bounds = [(start, end)] * len(parts)
+      else:
+        stops = np.cumsum(lengths) + start + before
+        bounds = list(zip([start, *stops[:-1].tolist()], stops.tolist(), strict=True))
+      ids += parts
+      spans += bounds
+    return np.array(ids, np.int32), offsets.trimmed(text, offsets.through(places, ends, spans))
 
   def _apart(self, ids: np.ndarray) -> np.ndarray:
     if not self._has_comma[ids].any():

@@ -69,6 +69,13 @@ class Tokenizer(Protocol):
   def encode_batch(self, texts: Sequence[str]) -> list[np.ndarray]:
     """`encode` of each text, faster."""
 
+  def encode_with_offsets(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+    """int32 [n] and [n, 2]: `encode(text)`, and the characters [start, end) of `text` that each piece stands for.
+
+    White space is in no span; an accent that is dropped is in that of its letter. A piece that is a blank alone has an
+    empty span, and pieces of one character that was decomposed share its span.
+    """
+
   def decode(self, ids: Sequence[int]) -> str:
     """The text of `ids`, as far as the tokenizer keeps it."""
 

@@ -21,7 +21,7 @@ import numpy as np
 import tokenizers
 from tokenizers import models, normalizers, pre_tokenizers
 
-from data import tokenizer_config
+from data import offsets, tokenizer_config
 
 PAD, UNK, CLS, SEP, MASK = SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
 PREFIX = "##"
@@ -73,14 +73,45 @@ def needs_split_words(text: str, lowercase: bool) -> bool:
 
 def split_words(text: str, lowercase: bool) -> list[str]:
   """The original's BasicTokenizer in Python: slow, and right for every character Python knows."""
-  text = "".join(" " if _is_space(c) else c for c in text if not _is_dropped(c))
-  words = []
-  for word in _CJK.sub(r" \1 ", text).split():
-    if lowercase:
-      decomposed = unicodedata.normalize("NFD", word.lower())
-      word = "".join(c for c in decomposed if unicodedata.category(c) != "Mn")
-    words.extend("".join(f" {c} " if _is_punctuation(c) else c for c in word).split())
-  return words
+  return [word for word, _ in split_words_at(text, lowercase)]
+
+
+def split_words_at(text: str, lowercase: bool) -> list[tuple[str, list[int]]]:
+  """`split_words`, and for each character of each word the character of `text` that it comes from."""
+  words, word, places = [], [], []
+
+  def finish():
+    characters, origins = (word, places) if not lowercase else _lowered(word, places)
+    start = 0
+    for i, c in enumerate(characters):
+      if _is_punctuation(c):
+        words.append((characters[start:i], origins[start:i]))
+        words.append(([c], [origins[i]]))
+        start = i + 1
+    words.append((characters[start:], origins[start:]))
+    word.clear()
+    places.clear()
+
+  for i, c in enumerate(text):
+    if _is_dropped(c):
+      continue
+    alone = _CJK.match(c)
+    if alone or _is_space(c) or c.isspace():  # what else Python splits at
+      finish()
+    if alone or not (_is_space(c) or c.isspace()):
+      word.append(c)
+      places.append(i)
+    if alone:
+      finish()
+  finish()
+  return [("".join(characters), origins) for characters, origins in words if characters]
+
+
+def _lowered(word: list[str], places: list[int]) -> tuple[list[str], list[int]]:
+  characters, origins = offsets.lowered(word, places)
+  parts = [(d, at) for c, at in zip(characters, origins, strict=True) for d in unicodedata.normalize("NFD", c)]
+  kept = [(d, at) for d, at in parts if unicodedata.category(d) != "Mn"]
+  return [d for d, _ in kept], [at for _, at in kept]
 
 
 def _is_dropped(c: str) -> bool:
@@ -206,6 +237,17 @@ class WordPiece:
     else:
       encoded = self._encoder.encode_batch_fast(list(texts))
     return [np.array(e.ids, np.int32) for e in encoded]
+
+  def encode_with_offsets(self, text: str) -> tuple[np.ndarray, np.ndarray]:
+    """int32 [n] and [n, 2]: the ids of `text`, and the characters [start, end) of it that each stands for."""
+    if not needs_split_words(text, self.lowercase):
+      encoded = self._encoder.encode(text)
+      return np.array(encoded.ids, np.int32), offsets.trimmed(text, encoded.offsets)
+    words = split_words_at(text, self.lowercase)
+    encoded = self._split_encoder.encode(" ".join(word for word, _ in words))
+    places = [at for i, (_, origins) in enumerate(words) for at in ([-1] if i else []) + origins]
+    spans = offsets.through(places, [at + 1 for at in places], encoded.offsets)
+    return np.array(encoded.ids, np.int32), offsets.trimmed(text, spans)
 
   def decode(self, ids: Sequence[int]) -> str:
     """Pieces joined by blanks, "##" joined to the piece before."""
