@@ -58,7 +58,7 @@ def test_data_parallel_steps_only_add_up_gradients_and_scalars():
 
 def xlnet_collectives(data: int, fsdp: int) -> list[tuple[str, str, tuple[int, ...]]]:
   """As `collectives`, of XLNet with memory."""
-  config = XLNetConfig(VOCAB, hidden_size=64, num_layers=2, num_heads=4, intermediate_size=128, mem_len=16)
+  config = XLNetConfig(VOCAB, hidden_size=80, num_layers=2, num_heads=4, intermediate_size=160, mem_len=16)
   ids = np.arange(VOCAB)
   vocabulary = Vocabulary(0, ids < 5, ids >= 5, np.ones(VOCAB, int), np.ones(VOCAB, int), (ids == 3) | (ids == 4))
   recipe = plm.PLMConfig(num_predict=4, reuse_len=12, perm_size=12, memory_reset="document")
@@ -71,7 +71,7 @@ def xlnet_collectives(data: int, fsdp: int) -> list[tuple[str, str, tuple[int, .
 def test_xlnets_memory_and_streams_stay_where_their_rows_are():
   sent = xlnet_collectives(data=2, fsdp=2)
   gathered = {shape for kind, _, shape in sent if kind == "all-gather"}
-  assert (64, 128) in gathered  # a kernel, whole
-  for kind, dtype, shape in sent:
-    whole_batch = ROWS in shape[:2] and len(shape) > 2
-    assert not (whole_batch and dtype.startswith(("f", "bf"))), (kind, dtype, shape)
+  assert (80, 160) in gathered  # a kernel, whole
+  for kind, dtype, shape in sent:  # never as much as the query stream of the batch: 4 targets a row, 80 wide
+    is_matrix = len(shape) <= 2
+    assert is_matrix or np.prod(shape) < ROWS * 4 * 80, (kind, dtype, shape)
