@@ -156,7 +156,7 @@ def search(
   # text is wrong there, though "The." scores like "".)
   wrong = lambda key: scores[key] - 1 if attainable else -bool(predictions[key])
   gains = [scores[key] if has_answer[key] else wrong(key) for key in keys]
-  running = np.cumsum([sum(not x for x in has_answer.values()), *gains])
+  running = np.cumsum(np.array([sum(not x for x in has_answer.values()), *gains], np.float64))
   if attainable:
     running[1:-1][odds[1:] == odds[:-1]] = -np.inf
   best = int(np.argmax(running))  # the first of equals
