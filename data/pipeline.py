@@ -68,15 +68,17 @@ class PairSource:
   def __post_init__(self) -> None:
     self.corpus.require_tokenizer(self.tokenizer)
     if self.length < SPECIAL + 2:
-      raise ValueError(f"length={self.length} is too short for a pair: {SPECIAL + 2} tokens is the least")
+      raise ValueError(f"config.length={self.length} is too short for a pair: {SPECIAL + 2} tokens is the least")
     if not 0 <= self.seed < 1 << 32:
-      raise ValueError(f"seed={self.seed} must lie in 0 … 2^32 - 1")
+      raise ValueError(f"config.seed={self.seed} must lie in 0 … 2^32 - 1")
     if not 0 <= self.short_rate <= 1:
-      raise ValueError(f"short_rate={self.short_rate} must lie in 0 … 1")
+      raise ValueError(f"config.data.short_rate={self.short_rate} must lie in 0 … 1")
     if self.pair not in PAIR:
-      raise ValueError(f"pair={self.pair!r} is unknown; use one of {', '.join(PAIR)}")
+      raise ValueError(f"config.objective.pair={self.pair!r} is unknown; use one of {', '.join(PAIR)}")
     if self.single_sentence not in ("", *SINGLE_SENTENCE):
-      raise ValueError(f"single_sentence={self.single_sentence!r} is unknown; use one of {', '.join(SINGLE_SENTENCE)}")
+      raise ValueError(
+        f"config.data.single_sentence={self.single_sentence!r} is unknown; use one of {', '.join(SINGLE_SENTENCE)}"
+      )
     if (self.pair == "nsp" or self._single_sentence == "random") and len(self.corpus.document_starts) < 3:
       raise ValueError(
         f"{self.corpus.folder}: split {self.corpus.split!r} has a single document, but random next segments come from "
@@ -108,8 +110,8 @@ class PairSource:
     if not usable.any():
       raise ValueError(
         f"{self.corpus.folder}: split {self.corpus.split!r} gives no pair at length {self.length}: with "
-        f"single_sentence={self._single_sentence!r} every chunk is left out; prepare the text with other sentence "
-        "boundaries, or use single_sentence='split'"
+        f"config.data.single_sentence={self._single_sentence!r} every chunk is left out; prepare the text with other "
+        "sentence boundaries, or use config.data.single_sentence='split'"
       )
     return first[usable], last[usable]
 

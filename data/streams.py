@@ -71,20 +71,21 @@ class StreamSource:
     self.corpus.require_tokenizer(self.tokenizer)
     if self.reuse_len < 0 or self.advance < 1 or self._room < 2:
       raise ValueError(
-        f"reuse_len={self.reuse_len} does not fit length={self.length}: behind it {SPECIAL} special tokens and at "
-        f"least two others follow, so it lies in 1 … {self.length - SPECIAL - 2}, or is 0 for half the length"
+        f"config.data.reuse_len={self.reuse_len} does not fit length={self.length}: behind it {SPECIAL} special "
+        f"tokens and at least two others follow, so it lies in 1 … {self.length - SPECIAL - 2}, or is 0 for half the "
+        "length"
       )
     if self.batch_size < 1:
-      raise ValueError(f"batch_size={self.batch_size} must be at least 1")
+      raise ValueError(f"config.batch_size={self.batch_size} must be at least 1")
     if self.bidirectional and self.batch_size % 2:
       raise ValueError(
-        f"batch_size={self.batch_size} is odd, but rows come in pairs that read one text in both directions; use an "
-        "even number, or bidirectional=False"
+        f"config.batch_size={self.batch_size} is odd, but rows come in pairs that read one text in both directions; "
+        "use an even number, or config.data.bidirectional=False"
       )
     if not 0 <= self.seed < 1 << 32:
-      raise ValueError(f"seed={self.seed} must lie in 0 … 2^32 - 1")
+      raise ValueError(f"config.seed={self.seed} must lie in 0 … 2^32 - 1")
     if not 0 <= self.random_rate <= 1:
-      raise ValueError(f"random_rate={self.random_rate} must lie in 0 … 1")
+      raise ValueError(f"config.data.random_rate={self.random_rate} must lie in 0 … 1")
     if self._lane_length < self.length:
       fits = self._text.num_tokens // self.length * self._rows_of_lane
       fix = f"batch_size={fits} would fit" if fits else "prepare more text, or use shorter rows"

@@ -45,6 +45,10 @@ class EncoderConfig:
       raise ValueError(f"model.num_groups={self.num_groups} does not divide model.num_layers={self.num_layers}")
     if self.num_groups > 1 and self.sharing == "none":
       raise ValueError(f"model.num_groups={self.num_groups} says nothing while model.sharing='none'; set sharing, or 1")
+    if self.embedding_size < 0:
+      raise ValueError(
+        f"model.embedding_size must be at least 1, or 0 for model.hidden_size, not {self.embedding_size}"
+      )
     if self.embedding_size > self.hidden_size:
       raise ValueError(
         f"model.embedding_size={self.embedding_size} is larger than model.hidden_size={self.hidden_size}; "
@@ -99,6 +103,9 @@ def check_fields(config, *sizes: str) -> None:
   for name in ("vocab_size", "hidden_size", "num_layers", "num_heads", "intermediate_size", "vocab_multiple", *sizes):
     if getattr(config, name) < 1:
       raise ValueError(f"model.{name} must be at least 1, not {getattr(config, name)}")
+  for name in ("initializer_range", "layer_norm_eps"):
+    if not getattr(config, name) > 0:
+      raise ValueError(f"model.{name} must be above 0, not {getattr(config, name)}")
   for name, choices in _CHOICES.items():
     if getattr(config, name) not in choices:
       raise ValueError(f"model.{name}={getattr(config, name)!r} is not one of {', '.join(choices)}")

@@ -51,7 +51,7 @@ def _warn(index: corpus.CorpusIndex) -> None:
       share = n["one_sentence_tokens"] / n["tokens"]
       print(
         f"note: {n['one_sentence_documents']:,} documents of {split} are of one sentence ({share:.1%} of its tokens); "
-        "the next sentence of such a document is always a random one"
+        "they hold no pair of sentences, and config.data.single_sentence says what becomes of them"
       )
   if "heldout" not in index.splits:
     print("note: nothing is held out, so training on this corpus cannot evaluate; see --heldout")

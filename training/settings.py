@@ -51,6 +51,11 @@ def notices(config: ConfigDict, first: int) -> list[str]:
     lines.append(
       f"config.profile_steps: steps {traced} are none of this run's, {first} to {config.steps}; nothing is traced"
     )
+  if config.get("family") == "encoder" and (config.objective.pair, config.data.single_sentence) == ("sop", "random"):
+    lines.append(
+      "config.data.single_sentence=random: a row of one sentence gets a random second segment and label 1, as in the "
+      "original; where most rows are so, sop_accuracy says little (sop_positive in the log is the share of label 1)"
+    )
   if config.checkpoint_memory == "zero":
     lines.append(
       "config.checkpoint_memory=zero: the memory is not saved, so a resumed run goes on with an empty one, and not "

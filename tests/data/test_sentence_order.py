@@ -139,6 +139,6 @@ def test_documents_of_one_token_are_left_out(tmp_path, pair):
 def test_a_corpus_without_a_single_pair(tmp_path, documents, single_sentence):
   rows = open_source(tmp_path, *documents, pair="sop", single_sentence=single_sentence)
   with pytest.raises(
-    ValueError, match=f"split 'train' gives no pair at length 64: with single_sentence='{single_sentence}'"
+    ValueError, match=f"split 'train' gives no pair at length 64: with config.data.single_sentence='{single_sentence}'"
   ):
     len(rows)

@@ -56,6 +56,10 @@ def test_the_24_small_sizes():
     ("hidden_dropout", 1.0, r"hidden_dropout must lie in \[0, 1\)"),
     ("unroll", 4, "unroll=4 must lie in 0"),
     ("remat", "all", "remat='all' is not one of none, full, dots"),
+    ("embedding_size", -1, "embedding_size must be at least 1, or 0 for model.hidden_size, not -1"),
+    ("initializer_range", -0.02, "initializer_range must be above 0"),
+    ("layer_norm_eps", 0.0, "layer_norm_eps must be above 0"),
+    ("layer_norm_eps", float("nan"), "layer_norm_eps must be above 0"),
   ],
 )
 def test_an_impossible_field_is_named(field, value, message):
