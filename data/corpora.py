@@ -152,6 +152,24 @@ def tfds_corpus(
     ValueError: an unknown data set, split or field, a fraction that is none, or TFRecord files without TensorFlow.
   """
   _check_fraction(heldout)
+  builder = prepared(name, data_dir)
+  texts = [key for key, feature in builder.info.features.items() if isinstance(feature, tfds.features.Text)]
+  if field not in texts:
+    raise ValueError(f"{name} has no text feature {field!r}; its text features: {', '.join(texts) or 'none'}")
+  train = _documents(builder, train_split, field)
+  if heldout_split and heldout:
+    raise ValueError("give either a fraction to hold out or a split")
+  if heldout_split:
+    return {TRAIN: train, HELDOUT: _documents(builder, heldout_split, field)}
+  return _hold_out_last(train, heldout)
+
+
+def prepared(name: str, data_dir: str | None = None) -> tfds.core.DatasetBuilder:
+  """Any TFDS data set by name, downloaded and prepared as ArrayRecord if it is not there yet.
+
+  Raises:
+    ValueError: an unknown data set, one that cannot be prepared, or TFRecord files without TensorFlow.
+  """
   try:
     builder = tfds.builder(name, data_dir=data_dir)
   except (tfds.core.DatasetNotFoundError, ValueError) as error:
@@ -168,15 +186,7 @@ def tfds_corpus(
       f"{builder.data_dir} holds TFRecord files: install tensorflow to read them, or delete the folder to have it "
       "prepared again as ArrayRecord"
     )
-  texts = [key for key, feature in builder.info.features.items() if isinstance(feature, tfds.features.Text)]
-  if field not in texts:
-    raise ValueError(f"{name} has no text feature {field!r}; its text features: {', '.join(texts) or 'none'}")
-  train = _documents(builder, train_split, field)
-  if heldout_split and heldout:
-    raise ValueError("give either a fraction to hold out or a split")
-  if heldout_split:
-    return {TRAIN: train, HELDOUT: _documents(builder, heldout_split, field)}
-  return _hold_out_last(train, heldout)
+  return builder
 
 
 def _check_fraction(heldout: float) -> None:
