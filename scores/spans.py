@@ -40,6 +40,29 @@ class Windows:
       raise ValueError(f"windows need four arrays [windows, length] of one shape, not {sorted(shapes)}")
 
 
+def stack(context: str, spans: Sequence[np.ndarray], is_max_context: Sequence[np.ndarray]) -> Windows:
+  """Makes Windows of windows of any lengths, padded at the right.
+
+  Args:
+    context: the text that holds the answers.
+    spans: int [length, 2] of each window: where each token begins and ends in the context, negative for none.
+    is_max_context: bool [length] of each window.
+  """
+  lengths = np.array([len(x) for x in spans])
+  return Windows(
+    context,
+    _padded([x[:, 0] for x in spans], -1),
+    _padded([x[:, 1] for x in spans], -1),
+    _padded(is_max_context, False),
+    np.arange(lengths.max()) < lengths[:, None],
+  )
+
+
+def _padded(rows: Sequence[np.ndarray], fill: float) -> np.ndarray:
+  length = max(map(len, rows))
+  return np.stack([np.pad(row, (0, length - len(row)), constant_values=fill) for row in rows])
+
+
 @dataclasses.dataclass(frozen=True, slots=True)
 class Entry:
   """One of the n best. Scores are logits of the independent form, log-probabilities of the conditional one."""
@@ -75,8 +98,8 @@ class Answer:
 
 def independent(
   windows: Windows,
-  start_logits: ArrayLike,
-  end_logits: ArrayLike,
+  start_logits: ArrayLike | Sequence[np.ndarray],
+  end_logits: ArrayLike | Sequence[np.ndarray],
   null_start: ArrayLike | None = None,
   null_end: ArrayLike | None = None,
   *,
@@ -91,7 +114,7 @@ def independent(
 
   Args:
     windows: the question's.
-    start_logits: float [windows, length].
+    start_logits: float [windows, length], or [length] of each window.
     end_logits: the same.
     null_start: float [windows]: the start logit of the cls piece, if questions may have no answer.
     null_end: the same of the end.
@@ -166,8 +189,8 @@ def conditional(
   return Answer(_with_probabilities(found), float(np.min(np.asarray(answer, np.float64))))
 
 
-def _logits(name: str, logits: ArrayLike, windows: Windows) -> np.ndarray:
-  logits = np.asarray(logits, np.float64)
+def _logits(name: str, logits: ArrayLike | Sequence[np.ndarray], windows: Windows) -> np.ndarray:
+  logits = _padded([np.asarray(row, np.float64) for row in logits], 0.0)
   if logits.shape != windows.begins.shape:
     raise ValueError(f"{name} {logits.shape} are not of the windows' shape {windows.begins.shape}")
   return logits

@@ -130,6 +130,14 @@ def test_padding_is_no_candidate():
   assert spans.independent(windows, np.array([[0.0, 1, 99]]), np.array([[0.0, 1, 99]]), n_best=1).text == "Rollo"
 
 
+def test_windows_of_several_lengths():
+  spans_of = [np.array([[-1, -1], [0, 5]]), np.array([[-1, -1], [10, 13], [14, 19]])]
+  windows = spans.stack(CONTEXT, spans_of, [np.array([False, True]), np.array([False, True, True])])
+  np.testing.assert_array_equal(windows.real, [[True, True, False], [True, True, True]])
+  answer = spans.independent(windows, [[0.0, 1], [0.0, 0, 3]], [[0.0, 1], [0.0, 0, 3]])
+  assert [x.text for x in answer.nbest] == ["Norse", "the Norse", "Rollo", "the"]  # 6, 3, 2, 0
+
+
 def test_the_conditional_form_by_hand():
   answer = spans.conditional(
     ONE,
