@@ -15,7 +15,7 @@ import optax
 from training.schedule import ScheduleConfig, learning_rate
 from training.trees import path_name
 
-NO_DECAY = r"(norm/(scale|bias)|bias)$"
+NO_DECAY = r"(norm/scale|(^|/)bias)$"  # but XLNet's content_bias, position_bias, segment_bias: they decay, as there
 STACKED = "layers/"  # in the path of a parameter whose first axis counts copies
 
 

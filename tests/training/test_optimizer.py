@@ -70,7 +70,10 @@ def test_layer_norms_and_biases_do_not_decay_and_embeddings_do():
   params = {
     "encoder": {
       "embeddings": {"word": {"embedding": 0}, "norm": {"scale": 0, "bias": 0}},
-      "layers": {"attention": {"query": {"kernel": 0, "bias": 0}}, "attention_norm": {"scale": 0, "bias": 0}},
+      "layers": {
+        "attention": {"query": {"kernel": 0, "bias": 0}, "content_bias": 0},
+        "attention_norm": {"scale": 0, "bias": 0},
+      },
     },
     "mlm_head": {"dense": {"kernel": 0, "bias": 0}, "norm": {"scale": 0, "bias": 0}, "bias": 0},
   }
@@ -78,6 +81,7 @@ def test_layer_norms_and_biases_do_not_decay_and_embeddings_do():
   decays = [jax.tree_util.keystr(path) for path, value in jax.tree.leaves_with_path(mask) if value]
   assert decays == [
     "['encoder']['embeddings']['word']['embedding']",
+    "['encoder']['layers']['attention']['content_bias']",  # XLNet's, as in the original
     "['encoder']['layers']['attention']['query']['kernel']",
     "['mlm_head']['dense']['kernel']",
   ]
