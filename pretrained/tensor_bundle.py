@@ -87,11 +87,11 @@ class TensorBundle:
       raise ValueError(f"{self._index}: tensor {name}: {entry.problem}")
     if not file.exists():
       raise FileNotFoundError(f"{file}: no such file; it belongs to {self._index.name}")
+    if file.stat().st_size < entry.offset + entry.size:
+      raise ValueError(f"{file}: ends within tensor {name}; the file is not whole")
     with file.open("rb") as stream:
       stream.seek(entry.offset)
       data = stream.read(entry.size)
-    if len(data) < entry.size:
-      raise ValueError(f"{file}: ends within tensor {name}; the file is not whole")
     if mask(crc32c(data)) != entry.checksum:
       raise ValueError(f"{file}: the bytes of tensor {name} do not fit their checksum; the file is damaged")
     return np.frombuffer(data, entry.dtype).reshape(entry.shape)
@@ -104,7 +104,7 @@ def _entry(record: bytes) -> _Entry:
     return _Entry(np.dtype("?"), (), 0, 0, 0, 0, "partitioned variables are not supported; save them whole")
   shape = tuple(_signed(_fields(dimension).get(1, 0)) for dimension in _repeated(fields.get(2, b""), 2))
   kind = fields.get(1, 0)
-  place = (fields.get(3, 0), _signed(fields.get(4, 0)), _signed(fields.get(5, 0)), fields.get(6, 0))
+  place = tuple(_signed(fields.get(number, 0)) for number in (3, 4, 5, 6))
   if kind not in _DTYPES:
     return _Entry(np.dtype("?"), shape, *place, f"TensorFlow's type {kind} is not supported")
   dtype = np.dtype(_DTYPES[kind])
