@@ -6,9 +6,10 @@ protobuf than Apache Beam allows.
 """
 
 import struct
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
+_VARINT, _EIGHT_BYTES, _FOUR_BYTES = 0, 1, 5  # kinds of fields; what is neither has a length
 
 
 def build(pieces: Iterable[tuple[str, float, int]], replacements: bytes) -> bytes:
@@ -26,19 +27,46 @@ def build(pieces: Iterable[tuple[str, float, int]], replacements: bytes) -> byte
 
 def as_control(model: bytes, pieces: set[str]) -> bytes:
   """Returns the model with the type of these pieces changed to control symbol."""
-  result, position = bytearray(), 0
-  while position < len(model):
-    start = position
-    tag, position = _read_varint(model, position)
-    size, position = _read_varint(model, position)
-    body = model[position : position + size]
-    position += size
-    if tag == 0x0A and _text(body) in pieces:
-      # Of a field that occurs twice the last one counts.
-      result += _field(1, body + bytes([0x18, CONTROL]))
-    else:
-      result += model[start:position]
+  result = bytearray()
+  for number, body in _fields(model):
+    if number == 1 and _text(body) in pieces:
+      body += bytes([0x18, CONTROL])  # of a field that occurs twice the last one counts
+    result += _field(number, body)
   return bytes(result)
+
+
+def replacements(model: bytes) -> bytes:
+  """Returns the `precompiled_charsmap` of the model's normalisation; empty where it has none."""
+  for number, body in _fields(model):
+    if number == 3:
+      return next((value for field, value in _fields(body) if field == 2 and isinstance(value, bytes)), b"")
+  return b""
+
+
+def scores(model: bytes) -> list[float]:
+  """Returns each piece's score."""
+  result = []
+  for number, body in _fields(model):
+    if number == 1:
+      found = [value for field, value in _fields(body) if field == 2]
+      result.append(struct.unpack("<f", found[-1])[0] if found else 0.0)
+  return result
+
+
+def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
+  """The number and the value of each field: an integer, or bytes."""
+  position = 0
+  while position < len(data):
+    tag, position = _read_varint(data, position)
+    if tag & 7 == _VARINT:
+      value, position = _read_varint(data, position)
+    else:
+      size = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}.get(tag & 7)
+      if size is None:
+        size, position = _read_varint(data, position)
+      value = data[position : position + size]
+      position += size
+    yield tag >> 3, value
 
 
 def _text(piece: bytes) -> str:
