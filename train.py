@@ -32,7 +32,8 @@ from objectives import plm, pretraining
 from objectives.masking import MaskingConfig, max_targets
 from objectives.objective import Batch, Objective, Params
 from objectives.vocabulary import Vocabulary
-from pretrained.load import fill, load, require_family
+from pretrained.load import load
+from pretrained.transfer import fill, require_family
 from training import command_line, loop, optimizer, settings, sharding, state
 from training.checkpoint import Checkpoints, saved_steps
 from training.programs import compile_stage

@@ -1,6 +1,7 @@
 """What a fine-tuned model predicts: one frozen dataclass for every family."""
 
 import dataclasses
+from collections.abc import Sequence
 
 from models.summary import KINDS as SUMMARIES
 
@@ -37,13 +38,13 @@ class HeadConfig:
   """
 
   kind: str  # one of HEAD_KINDS
-  labels: tuple[str, ...] = ()  # names of the classes or tags, in the order of the logits
+  labels: Sequence[str] = ()  # names of the classes or tags, in the order of the logits
   dropout: float = 0.1  # before the last dense layer (BERT's run_classifier.py); an XLNet has hidden_dropout there
   summary: str = "last"  # XLNet: how a sequence becomes one vector; models.summary.KINDS
   projection: bool = True  # XLNet: tanh(dense(·)) over that vector
 
   def __post_init__(self):
-    object.__setattr__(self, "labels", tuple(self.labels))  # JSON has lists
+    object.__setattr__(self, "labels", tuple(self.labels))  # a list, from JSON
     if self.kind not in HEAD_KINDS:
       raise ValueError(f"head.kind={self.kind!r} is not one of {', '.join(HEAD_KINDS)}")
     if self.summary not in SUMMARIES:

@@ -12,10 +12,11 @@ import numpy as np
 
 from data.tokenizers import Tokenizer, load_tokenizer
 from models.config import EncoderConfig
+from models.head_config import HeadConfig
 from models.primitives import ModelConfig
 from models.xlnet_config import XLNetConfig
-from pretrained import hf, tf1
-from pretrained.shapes import parameter_shapes
+from pretrained import hf, hub, names, tf1
+from pretrained.shapes import parameter_shapes, task_shapes
 from training.checkpoint import restore_params
 
 # What a run's config.json calls a family: the type of its model section. Runs from before there were two do not say.
@@ -33,6 +34,7 @@ class Pretrained:
     tokenizer: the one it was trained with.
     missing: heads that the checkpoint does not hold, of "pooler", "mlm_head", "pair_head", or "lm_head".
     left_over: tensors of the checkpoint that are not among the parameters: other heads, in a TF1 checkpoint.
+    head: what a fine-tuned model predicts; its parameters are TaskModel's. None for a model that was only pretrained.
   """
 
   config: ModelConfig
@@ -40,27 +42,36 @@ class Pretrained:
   tokenizer: Tokenizer
   missing: tuple[str, ...] = ()
   left_over: tuple[str, ...] = ()
+  head: HeadConfig | None = None
 
 
-def load(path: str | os.PathLike) -> Pretrained:
-  """Reads a workdir of ours (its newest checkpoint), a folder in Hugging Face layout, or a TF1 checkpoint: its prefix,
-  or a folder with one.
+def load(path: str | os.PathLike, heads: bool = True) -> Pretrained:
+  """Reads a workdir of ours (its newest checkpoint), a folder in Hugging Face layout, `hf:ORG/NAME[@REVISION]` of its
+  hub, or a TF1 checkpoint: its prefix, or a folder with one.
+
+  Args:
+    path: where.
+    heads: without them, what a folder or a workdir holds beside the body (and BERT's pooler) is left out.
 
   Raises:
     FileNotFoundError: no such folder, or no model in it.
     ValueError: the model is damaged or of another kind, or its tokenizer has more pieces than it.
   """
-  path, left_over = pathlib.Path(path), ()
+  path = hub.folder(os.fspath(path)) if os.fspath(path).startswith(hub.PREFIX) else pathlib.Path(path)
+  head, left_over = None, ()
   if not path.exists() and not tf1.find(path):
     raise FileNotFoundError(f"{path}: no such checkpoint")
   if hf.is_folder(path):
-    config, params, missing = hf.read_folder(path)
+    config, params, missing = hf.read_folder(path, heads)
+    head = hf.read_head_of(path) if heads else None
     tokenizer = load_tokenizer(path)
   elif (path / "checkpoints").exists():
-    config, params, missing = _read_workdir(path)
+    config, params, missing, head = _read_workdir(path, heads)
     tokenizer = load_tokenizer(path / "tokenizer")
   elif prefix := tf1.find(path):
-    config, params, missing, left_over = tf1.read(prefix)
+    checkpoint = tf1.read(prefix, heads)
+    config, params, head = checkpoint.config, checkpoint.params, checkpoint.head
+    missing, left_over = checkpoint.missing, checkpoint.left_over
     tokenizer = load_tokenizer(tf1.vocabulary(prefix))
     if left_over:
       print(f"{prefix}: heads that are not read: {', '.join(left_over)}", file=sys.stderr)
@@ -74,11 +85,11 @@ def load(path: str | os.PathLike) -> Pretrained:
       f"{path}: the tokenizer has {tokenizer.vocab_size} pieces and the model only {config.vocab_size}; "
       "they do not belong together"
     )
-  return Pretrained(config, params, tokenizer, missing, left_over)
+  return Pretrained(config, params, tokenizer, missing, left_over, head)
 
 
-def _read_workdir(path: pathlib.Path) -> tuple[ModelConfig, dict, tuple[str, ...]]:
-  """Returns what `hf.read_folder` does, of the newest checkpoint of a run."""
+def _read_workdir(path: pathlib.Path, heads: bool) -> tuple[ModelConfig, dict, tuple[str, ...], HeadConfig | None]:
+  """Returns (config, parameters, pretraining heads that are not there, head) of the newest checkpoint of a run."""
   file = path / "config.json"
   try:
     written = json.loads(file.read_text(encoding="utf-8"))
@@ -86,38 +97,25 @@ def _read_workdir(path: pathlib.Path) -> tuple[ModelConfig, dict, tuple[str, ...
     if family not in _FAMILIES:
       raise ValueError(f"family={family!r} is unknown")
     config = _FAMILIES[family](**written["model"])
+    head = HeadConfig(**written["head"]) if written.get("head") else None
+    # A converted model says what it holds; a run holds its model.
+    modules = written.get("modules")
   except FileNotFoundError:
     raise FileNotFoundError(f"{file} is missing: {path} is no whole workdir") from None
   except (ValueError, KeyError, TypeError, AttributeError) as error:
     raise ValueError(f"{file} does not describe a model ({error})") from None
+  module = lambda name: name.split("/")[0]
+  every = parameter_shapes(config, head)
+  pretraining = {module(name) for name in parameter_shapes(config)}
+  if modules is None:
+    modules = {module(name) for name in task_shapes(config, head)} if head else pretraining
   here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
   shapes = {
-    name: jax.ShapeDtypeStruct(shape, np.float32, sharding=here) for name, shape in parameter_shapes(config).items()
+    name: jax.ShapeDtypeStruct(shape, np.float32, sharding=here)
+    for name, shape in every.items()
+    if module(name) in modules
   }
-  params = restore_params(str(path), flax.traverse_util.unflatten_dict(shapes, sep="/"))
-  return config, jax.device_get(params), ()
-
-
-def require_family(params: dict, pretrained: Pretrained) -> None:
-  """Raises ValueError if `pretrained` holds what a model with the parameters `params` has no place for."""
-  ours, theirs = (flax.traverse_util.flatten_dict(tree, sep="/") for tree in (params, pretrained.params))
-  if other := theirs.keys() - ours.keys():
-    raise ValueError(f"config.init_from: this run's model has no {min(other)}; the checkpoint is of another family")
-
-
-def fill(params: dict, pretrained: Pretrained) -> dict:
-  """Returns `params` with every module that `pretrained` holds put in its place, on the same devices.
-
-  Raises:
-    ValueError: a model of another family, or an array of another shape than the run's model has.
-  """
-  require_family(params, pretrained)
-  ours, theirs = (flax.traverse_util.flatten_dict(tree, sep="/") for tree in (params, pretrained.params))
-  for name, value in theirs.items():
-    if ours[name].shape != value.shape:
-      raise ValueError(
-        f"config.init_from: {name} has shape {value.shape} there and {ours[name].shape} in this run; "
-        f"set config.model to the checkpoint's: {pretrained.config}"
-      )
-    ours[name] = jax.device_put(value, ours[name].sharding)
-  return flax.traverse_util.unflatten_dict(ours, sep="/")
+  params = jax.device_get(restore_params(str(path), flax.traverse_util.unflatten_dict(shapes, sep="/")))
+  if not heads:
+    head, params = None, {name: tree for name, tree in params.items() if name in (*names.BODIES, "pooler")}
+  return config, params, tuple(name for name in names.PRETRAINING if name in pretraining - params.keys()), head

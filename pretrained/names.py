@@ -7,7 +7,7 @@ stacked on a leading axis under `…/layers/`, and the matrix is [in, out].
 
 import dataclasses
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import flax.traverse_util
 import numpy as np
@@ -16,6 +16,7 @@ from models.primitives import ModelConfig
 from models.xlnet_config import XLNetConfig
 
 BODIES = ("encoder", "xlnet")  # modules that a checkpoint cannot do without
+PRETRAINING = ("pooler", "mlm_head", "pair_head", "lm_head")  # what a model for pretraining has beside its body
 VOCABULARY = re.compile(r"/embeddings/word/embedding$|^(mlm|lm)_head/bias$")  # parameters with a row a piece
 
 
@@ -152,7 +153,7 @@ def from_theirs(
   shapes: Mapping[str, tuple[int, ...]],
   config: ModelConfig,
   described: str = "config.json",
-  required: Sequence[str] = (),
+  required: Collection[str] = (),
 ) -> tuple[dict, tuple[str, ...]]:
   """Returns (parameters, modules that are absent from `tensors` and so from the parameters).
 

@@ -1,0 +1,87 @@
+"""Puts the weights of a trained model into a run's: what `config.init_from` does.
+
+The body must be the checkpoint's, array by array, but for two tables. Position table: of a longer one the first rows
+are taken; behind a shorter one the run's own initial rows stay. Word table and its biases: rows that no piece has, such
+as those of vocab_multiple, may be more or fewer. Every other module (a head, the pooler) is taken where both have it in
+the same shapes; where they do not, the run's own initial values stay, or the checkpoint's are not used, and a line
+says so.
+"""
+
+import sys
+
+import flax.traverse_util
+import jax
+
+from pretrained import names
+from pretrained.load import Pretrained
+
+_POSITIONS = "encoder/embeddings/position/embedding"
+
+
+def require_family(params: dict, pretrained: Pretrained) -> None:
+  """Raises ValueError if the body of `pretrained` is not, array by array, that of a model with the parameters
+  `params`; shapes apart."""
+  ours, theirs = _flat(params), _flat(pretrained.params)
+  if other := [name for name in theirs.keys() - ours.keys() if _is_body(name)]:
+    raise ValueError(f"config.init_from: this run's model has no {min(other)}; the checkpoint is of another family")
+  if other := [name for name in ours.keys() - theirs.keys() if _is_body(name)]:
+    raise ValueError(f"config.init_from: the checkpoint has no {min(other)}; it is of another family")
+
+
+def fill(params: dict, pretrained: Pretrained) -> dict:
+  """Returns `params` with what `pretrained` holds put in its place, on the same devices.
+
+  Raises:
+    ValueError: a model of another family, or an array of the body of another shape than the run's model has.
+  """
+  require_family(params, pretrained)
+  ours, theirs = _flat(params), _flat(pretrained.params)
+  module = lambda name: name.split("/")[0]
+  differ = {}
+  for name in sorted(theirs.keys() & ours.keys()):
+    if not _fits(name, ours[name].shape, theirs[name].shape, pretrained.tokenizer.vocab_size):
+      said = f"{name} has shape {theirs[name].shape} there and {ours[name].shape} in this run"
+      if _is_body(name):
+        raise ValueError(f"config.init_from: {said}; set config.model to the checkpoint's: {pretrained.config}")
+      differ.setdefault(module(name), said)
+  taken = {module(name) for name in theirs} & {module(name) for name in ours} - differ.keys()
+  for name, reason in differ.items():
+    _say(f"{name} begins anew: {reason}")
+  for name in sorted({module(name) for name in ours} - {module(name) for name in theirs}):
+    _say(f"{name} begins anew: the checkpoint has none")
+  for name in sorted({module(name) for name in theirs} - {module(name) for name in ours}):
+    _say(f"the checkpoint's {name} is not used: this run's model has none")
+
+  filled = dict(ours)
+  for name in theirs:
+    if module(name) not in taken:
+      continue
+    rows = min(len(theirs[name]), len(ours[name]))
+    if rows < len(ours[name]) and name == _POSITIONS:
+      _say(f"positions {rows} to {len(ours[name]) - 1} begin anew: the checkpoint's table has {rows} rows")
+    put = lambda x, rows, of=ours[name].sharding: jax.device_put(x[:rows], of)
+    if rows == len(ours[name]):
+      filled[name] = put(theirs[name], rows)
+    else:
+      set_rows = jax.jit(lambda x, y: x.at[: len(y)].set(y), out_shardings=ours[name].sharding)
+      filled[name] = set_rows(ours[name], theirs[name])
+  return flax.traverse_util.unflatten_dict(filled, sep="/")
+
+
+def _fits(name: str, ours: tuple[int, ...], theirs: tuple[int, ...], vocab_size: int) -> bool:
+  if name == _POSITIONS or names.VOCABULARY.search(name):
+    return ours[1:] == theirs[1:] and (name == _POSITIONS or min(ours[0], theirs[0]) >= vocab_size)
+  return ours == theirs
+
+
+def _flat(tree: dict) -> dict:
+  return flax.traverse_util.flatten_dict(tree, sep="/")
+
+
+def _is_body(name: str) -> bool:
+  return name.split("/")[0] in names.BODIES
+
+
+def _say(line: str) -> None:
+  if jax.process_index() == 0:
+    print(f"config.init_from: {line}", file=sys.stderr)
