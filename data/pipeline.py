@@ -181,7 +181,7 @@ def batches(
     rows: the part of every batch that this process makes.
   """
   offsets = np.arange(batch_size)[rows]
-  return _iterate(start, stop, lambda step: source.rows(step * batch_size + offsets))
+  return iterate(start, stop, lambda step: source.rows(step * batch_size + offsets))
 
 
 def evaluation_batches(
@@ -204,10 +204,11 @@ def evaluation_batches(
     }
 
   steps = -(-source.num_rows // batch_size)
-  return _iterate(0, steps if count is None else min(count, steps), batch)
+  return iterate(0, steps if count is None else min(count, steps), batch)
 
 
-def _iterate(start: int, stop: int, batch: Callable[[int], Batch]) -> grain.DatasetIterator[Batch]:
+def iterate(start: int, stop: int, batch: Callable[[int], Batch]) -> grain.DatasetIterator[Batch]:
+  """Iterates over `batch(start)` … `batch(stop - 1)`, made a few ahead in a thread; close() it when done."""
   # One thread: more of them fight over Python's lock, and worker processes outlive a killed parent.
   options = grain.ReadOptions(num_threads=1, prefetch_buffer_size=_PREFETCH)
   return iter(grain.MapDataset.range(start, stop).map(batch).to_iter_dataset(options))
