@@ -4,7 +4,7 @@ import functools
 import importlib.util
 import json
 import pathlib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 import safetensors
@@ -57,11 +57,13 @@ def read_tensors(folder: pathlib.Path) -> tuple[dict[str, np.ndarray], pathlib.P
 def _read_shards(folder: pathlib.Path, index: pathlib.Path, read: Callable) -> dict[str, np.ndarray]:
   try:
     where = json.loads(index.read_text(encoding="utf-8"))["weight_map"]
-    named: Iterable[str] = sorted(set(where.values()))
+    shards = sorted(set(where.values()))
+    if not all(isinstance(name, str) for name in shards):
+      raise ValueError
   except (ValueError, KeyError, TypeError, AttributeError):
     raise ValueError(f"{index}: no index of weights (weight_map: tensor to file)") from None
   tensors = {}
-  for name in named:
+  for name in shards:
     file = inside(folder, name)
     if not file.exists():
       raise FileNotFoundError(f"{file}: no such file, and {index.name} names it")

@@ -6,7 +6,7 @@ import re
 from pretrained import files, hf
 
 PREFIX = "hf:"
-_NAME = re.compile(r"hf:(?P<repo>[\w.-]+(?:/[\w.-]+)?)(?:@(?P<revision>[^@\s]+))?")
+_NAME = re.compile(r"hf:(?P<repo>\w[\w.-]*(?:/\w[\w.-]*)?)(?:@(?P<revision>[^@\s]+))?")
 _SMALL = ("config.json", *hf.TOKENIZER)
 _SAFE = [f"{files.SAFE}*", "model-*.safetensors"]
 _PICKLED = [f"{files.PICKLED}*", "pytorch_model-*.bin"]

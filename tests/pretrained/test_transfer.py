@@ -1,0 +1,87 @@
+"""What `init_from` takes from a checkpoint, and what it says that it does not."""
+
+import dataclasses
+
+import flax.traverse_util
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from models.tasks import parameter_shapes as task_shapes
+from pretrained.load import load
+from pretrained.shapes import parameter_shapes
+from pretrained.transfer import fill
+from tests.pretrained.heads import FIXTURES, head, model
+
+POSITIONS = "encoder/embeddings/position/embedding"
+WORDS = "encoder/embeddings/word/embedding"
+
+
+def fresh(shapes) -> dict:
+  """A run's parameters before: all -1."""
+  return flax.traverse_util.unflatten_dict({n: jnp.full(s, -1.0) for n, s in shapes.items()}, sep="/")
+
+
+def flat(tree) -> dict:
+  return {name: np.asarray(x) for name, x in flax.traverse_util.flatten_dict(tree, sep="/").items()}
+
+
+@pytest.mark.parametrize("rows", [16, 40])
+def test_a_shorter_or_longer_position_table(rows, capsys):
+  bert = load(FIXTURES / "bert")
+  found = flat(fill(fresh(parameter_shapes(dataclasses.replace(bert.config, max_length=rows))), bert))
+  theirs = flat(bert.params)
+  np.testing.assert_array_equal(found[POSITIONS][:24], theirs[POSITIONS][:rows])
+  assert (found[POSITIONS][24:] == -1).all()
+  said = "" if rows == 16 else "config.init_from: positions 24 to 39 begin anew: the checkpoint's table has 24 rows\n"
+  assert capsys.readouterr().err == said
+  np.testing.assert_array_equal(found["pooler/kernel"], theirs["pooler/kernel"])
+
+
+def test_unused_rows_of_the_vocabulary(capsys):
+  bert = load(FIXTURES / "bert")
+  padded = fresh(parameter_shapes(dataclasses.replace(bert.config, vocab_multiple=64)))
+  found = flat(fill(padded, bert))
+  np.testing.assert_array_equal(found[WORDS][:96], flat(bert.params)[WORDS])
+  assert found[WORDS].shape[0] == found["mlm_head/bias"].shape[0] == 128
+  assert (found["mlm_head/bias"][96:] == -1).all()
+  back = dataclasses.replace(bert, params=jax.tree.map(np.asarray, padded))
+  assert flat(fill(bert.params and fresh(parameter_shapes(bert.config)), back))[WORDS].shape[0] == 96
+  assert capsys.readouterr().err == ""
+  smaller = dataclasses.replace(bert.config, vocab_size=95)
+  with pytest.raises(ValueError, match=r"encoder/embeddings/word/embedding has shape \(96, 32\) there and \(95, 32\)"):
+    fill(fresh(parameter_shapes(smaller)), bert)
+
+
+def test_a_task_starts_from_pretraining(capsys):
+  bert = load(FIXTURES / "bert")
+  found = flat(fill(fresh(task_shapes(bert.config, head("classification"))), bert))
+  np.testing.assert_array_equal(found["pooler/kernel"], flat(bert.params)["pooler/kernel"])
+  assert (found["classifier/kernel"] == -1).all()
+  assert capsys.readouterr().err.splitlines() == [
+    "config.init_from: classifier begins anew: the checkpoint has none",
+    "config.init_from: the checkpoint's mlm_head is not used: this run's model has none",
+    "config.init_from: the checkpoint's pair_head is not used: this run's model has none",
+  ]
+
+
+def test_a_task_starts_from_another_task(capsys):
+  """RTE has two labels, MNLI three: the body goes on, the classifier does not."""
+  mnli = model("xlnet", "classification")
+  rte = dataclasses.replace(mnli.head, labels=("yes", "no"))
+  found, theirs = flat(fill(fresh(task_shapes(mnli.config, rte)), mnli)), flat(mnli.params)
+  assert (found["classifier/kernel"] == -1).all()
+  np.testing.assert_array_equal(found["summary/projection/kernel"], theirs["summary/projection/kernel"])
+  assert "classifier begins anew: classifier/bias has shape (3,) there and (2,) in this run" in capsys.readouterr().err
+  found = flat(fill(fresh(task_shapes(mnli.config, mnli.head)), mnli))
+  np.testing.assert_array_equal(found["classifier/kernel"], theirs["classifier/kernel"])
+  assert capsys.readouterr().err == ""
+
+
+def test_other_bodies():
+  bert, albert = load(FIXTURES / "bert"), load(FIXTURES / "albert")
+  with pytest.raises(ValueError, match="this run's model has no encoder/embedding_projection/bias; the checkpoint is"):
+    fill(fresh(parameter_shapes(bert.config)), albert)
+  with pytest.raises(ValueError, match="the checkpoint has no encoder/embedding_projection/bias; it is of another fam"):
+    fill(fresh(parameter_shapes(albert.config)), bert)
