@@ -32,7 +32,8 @@ class Pretrained:
     params: parameters of PretrainingModel, or of PermutationLM for an XLNet; float32 arrays on the host, without the
       modules in `missing`.
     tokenizer: the one it was trained with.
-    missing: heads that the checkpoint does not hold, of "pooler", "mlm_head", "pair_head", or "lm_head".
+    missing: heads that the checkpoint does not hold, of "pooler", "mlm_head", "pair_head", or "lm_head"; and, of an
+      XLNet that the original code fine-tuned, "mask_embedding", which is zeros.
     left_over: tensors of the checkpoint that are not among the parameters: other heads, in a TF1 checkpoint.
     head: what a fine-tuned model predicts; its parameters are TaskModel's. None for a model that was only pretrained.
   """
@@ -73,7 +74,7 @@ def load(path: str | os.PathLike, heads: bool = True) -> Pretrained:
     config, params, head = checkpoint.config, checkpoint.params, checkpoint.head
     missing, left_over = checkpoint.missing, checkpoint.left_over
     tokenizer = load_tokenizer(tf1.vocabulary(prefix))
-    if left_over:
+    if left_over and heads:
       print(f"{prefix}: heads that are not read: {', '.join(left_over)}", file=sys.stderr)
   else:
     raise FileNotFoundError(

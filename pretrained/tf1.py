@@ -13,8 +13,10 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
 
+from models.head_config import HEAD_KINDS, HeadConfig
 from models.primitives import ModelConfig
 from pretrained import albert, bert, names, xlnet
+from pretrained.heads import read_head
 from pretrained.shapes import parameter_shapes
 from pretrained.tensor_bundle import TensorBundle
 
@@ -35,7 +37,36 @@ _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"  # what TensorFlow 2's own checkpoints
 # XLNet's code makes it for the query stream alone, so that what was fine-tuned with it has none.
 _MASK_EMBEDDING = "xlnet/mask_embedding"
 # Scopes that have to be understood whole: a tensor in them that no table has belongs to another model.
-_KNOWN_SCOPES = re.compile(r"bert/|cls/(predictions|seq_relationship)/|model/(transformer|lm_loss)/")
+_KNOWN_SCOPES = re.compile(r"bert/|cls/(predictions|seq_relationship)/|model/(transformer|lm_loss|sequnece_summary)/")
+# A head's kind, by a variable that no other has. What lies outside every scope is a classifier, or with one output a
+# regression (an option's score has the same variables; nothing tells it apart).
+_HEADS = {
+  "start_logits/dense/kernel": "conditional_span",
+  "cls/squad/output_weights": "span",
+  "model/classification/logit/kernel": "classification",
+  "model/regression/logit/kernel": "regression",
+  "logits/dense/kernel": "choice",
+  "output_weights": "classification",
+}
+
+
+@dataclasses.dataclass(frozen=True)
+class Checkpoint:
+  """What a TF1 checkpoint holds.
+
+  Attributes:
+    config: the model's shape and arithmetic.
+    params: parameters, without the modules in `missing`.
+    head: of a fine-tuned model; its labels have no names there.
+    missing: heads for pretraining that it does not hold. An XLNet without its "mask_embedding" has zeros there.
+    left_over: variables of other heads.
+  """
+
+  config: ModelConfig
+  params: dict
+  head: HeadConfig | None
+  missing: tuple[str, ...]
+  left_over: tuple[str, ...]
 
 
 def find(path: pathlib.Path) -> pathlib.Path | None:
@@ -62,10 +93,12 @@ def find(path: pathlib.Path) -> pathlib.Path | None:
   return found[0] if found else None
 
 
-def read(prefix: pathlib.Path) -> tuple[ModelConfig, dict, tuple[str, ...], tuple[str, ...]]:
-  """Returns (config, parameters, heads that the checkpoint does not hold, tensors of heads that are not read).
+def read(prefix: pathlib.Path, heads: bool = True) -> Checkpoint:
+  """Reads a checkpoint. Optimizers' slots are passed over.
 
-  Optimizers' slots are passed over.
+  Args:
+    prefix: what `find` returns.
+    heads: without them, only the body is read (and BERT's pooler), and whatever else there is, is left over.
 
   Raises:
     FileNotFoundError: no JSON with the sizes, or a file of the checkpoint is missing.
@@ -79,27 +112,34 @@ def read(prefix: pathlib.Path) -> tuple[ModelConfig, dict, tuple[str, ...], tupl
   if file is None:
     raise FileNotFoundError(f"{prefix.parent}: no {name}_config.json beside {prefix.name}; copy the release's")
   try:
-    config = family.read_original(_as_elsewhere(json.loads(file.read_text(encoding="utf-8")), defaults))
+    fields = _as_elsewhere(json.loads(file.read_text(encoding="utf-8")), defaults)
+    config = family.read_original(fields)
+    head = (read_head(fields, family, config) or _head(stored, bundle)) if heads else None
   except (ValueError, AttributeError, TypeError) as error:
     raise ValueError(f"{file}: {error}") from None
-  shapes = parameter_shapes(config)
-  has_mask_embedding = not any(e.ours == _MASK_EMBEDDING and e.tf1 not in stored for e in family.ENTRIES)
+
+  has_mask_embedding = not any(entry.ours == _MASK_EMBEDDING and entry.tf1 not in stored for entry in family.ENTRIES)
+  own = family.HEADS[head.kind].entries if head and head.kind in family.HEADS else ()
+  shapes = parameter_shapes(config, head)
   entries = [
     entry
-    for entry in names.of_tf1(family.ENTRIES)
-    if entry.ours in shapes and (has_mask_embedding or entry.ours != _MASK_EMBEDDING)
+    for entry in names.of_tf1((*family.ENTRIES, *own))
+    if entry.ours in shapes
+    and (has_mask_embedding or entry.ours != _MASK_EMBEDDING)
+    and (heads or entry.module in (*names.BODIES, "pooler"))
   ]
   known = {name for entry in entries for name in entry.names(config)}
-  left_over = tuple(name for name in stored if name not in known and not _KNOWN_SCOPES.match(name))
+  left_over = {name for name in stored if name not in known and not (heads and _KNOWN_SCOPES.match(name))}
   tensors = _Tensors(bundle, {name: there for name, there in stored.items() if name not in left_over})
+  required = sorted({entry.module for entry in own})
   try:
-    params, missing = names.from_theirs(entries, tensors, shapes, config, file.name)
+    params, missing = names.from_theirs(entries, tensors, shapes, config, file.name, required)
   except ValueError as error:
     raise ValueError(f"{_index(prefix)}: {error}") from None
   if not has_mask_embedding:
     params["xlnet"]["mask_embedding"] = np.zeros(shapes[_MASK_EMBEDDING], np.float32)
     missing = (*missing, "mask_embedding")
-  return config, params, missing, left_over
+  return Checkpoint(config, params, head, missing, tuple(stored[name] for name in stored if name in left_over))
 
 
 def vocabulary(prefix: pathlib.Path) -> pathlib.Path:
@@ -133,12 +173,36 @@ class _Tensors(Mapping):
 
 
 def _model_variables(bundle: TensorBundle, prefix: pathlib.Path) -> dict[str, str]:
-  """The name in the file for each name, without optimizers' slots and the scope that TF-Hub puts before all."""
+  """The name in the file by the tables' name: without optimizers' slots, without the scope that TF-Hub puts before all,
+  and without the task's name in the scope of XLNet's classifiers."""
   if _OBJECTS in bundle.names:
     raise ValueError(
       f"{_index(prefix)}: a checkpoint of TensorFlow 2, by objects; only those of the original code are read"
     )
-  return {name.removeprefix("module/"): name for name in bundle.names if not _SLOTS.search(name)}
+  stored = {}
+  for there in bundle.names:
+    if _SLOTS.search(there):
+      continue
+    name = re.sub(r"^model/(classification|regression)_[^/]+/logit/", r"model/\1/logit/", there.removeprefix("module/"))
+    if name in stored:
+      raise ValueError(f"{_index(prefix)}: {stored[name]} and {there} are both {name}; only one head is read")
+    stored[name] = there
+  return stored
+
+
+def _head(stored: Mapping[str, str], bundle: TensorBundle) -> HeadConfig | None:
+  """The head that a checkpoint holds, by its variables."""
+  marks = [name for name in _HEADS if name in stored]
+  if not marks:
+    return None
+  kind, shape = _HEADS[marks[0]], bundle.shape(stored[marks[0]])
+  outputs = shape[0 if marks[0] == "output_weights" else -1] if shape else 0
+  if kind == "classification" and outputs == 1:
+    kind = "regression"
+  labels = () if HEAD_KINDS[kind].outputs else tuple(f"LABEL_{i}" for i in range(outputs))
+  summarizes = HEAD_KINDS[kind].pooled and any(name.startswith("model/transformer/") for name in stored)
+  projection = not summarizes or "model/sequnece_summary/summary/kernel" in stored
+  return HeadConfig(kind, labels, projection=projection)
 
 
 def _family(prefix: pathlib.Path, stored: Iterable[str]) -> str:

@@ -148,6 +148,38 @@ def xlnet() -> dict[str, tuple[int, ...]]:
   return shapes
 
 
+def conditional_span() -> dict[str, tuple[int, ...]]:
+  """XLNet's function_builder.py: get_qa_outputs; ALBERT's squad_utils.py: create_v2_model."""
+  return {
+    **dense("start_logits/dense", WIDTH, 1),
+    **dense("end_logits/dense_0", 2 * WIDTH, WIDTH),
+    **norm("end_logits/LayerNorm"),
+    **dense("end_logits/dense_1", WIDTH, 1),
+    **dense("answer_class/dense_0", 2 * WIDTH, WIDTH),
+    "answer_class/dense_1/kernel": (WIDTH, 1),
+  }
+
+
+def classifier(labels: int) -> dict[str, tuple[int, ...]]:
+  """BERT's and ALBERT's: outside every scope."""
+  return {"output_weights": (labels, WIDTH), "output_bias": (labels,)}
+
+
+SQUAD = {"cls/squad/output_weights": (2, WIDTH), "cls/squad/output_bias": (2,)}
+SUMMARY = dense("model/sequnece_summary/summary", WIDTH, WIDTH)
+# (family, kind of head): its variables.
+HEADS = {
+  ("bert", "classification"): classifier(3),
+  ("bert", "span"): SQUAD,
+  ("albert", "classification"): classifier(3),
+  ("albert", "regression"): classifier(1),
+  ("albert", "span"): SQUAD,
+  ("albert", "conditional_span"): conditional_span(),
+  ("xlnet", "classification"): SUMMARY | dense("model/classification_mnli/logit", WIDTH, 3),
+  ("xlnet", "regression"): SUMMARY | dense("model/regression_sts-b/logit", WIDTH, 1),
+  ("xlnet", "choice"): SUMMARY | dense("logits/dense", WIDTH, 1),
+  ("xlnet", "conditional_span"): conditional_span(),
+}
 SHAPES = {"bert": bert(), "albert": albert(), "xlnet": xlnet()}
 
 
@@ -162,6 +194,12 @@ def slots(tensors: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
   kept = {f"{name}/{slot}": x for name, x in tensors.items() for slot in ("adam_m", "adam_v")}
   counters = {"beta1_power": np.float32(0.9), "beta2_power": np.float32(0.999)}
   return kept | {"global_step": np.array(7, np.int64)} | {name: np.array(x) for name, x in counters.items()}
+
+
+def fine_tuned(family: str, kind: str) -> dict[str, tuple[int, ...]]:
+  """What is left of a release, and a head: XLNet's code makes no mask embedding then."""
+  lost = ("cls/", "model/lm_loss", "model/transformer/mask_emb")
+  return {name: x for name, x in SHAPES[family].items() if not name.startswith(lost)} | HEADS[family, kind]
 
 
 def write_vocabulary(family: str, folder: pathlib.Path) -> pathlib.Path:

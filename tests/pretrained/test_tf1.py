@@ -2,6 +2,7 @@
 
 import json
 import pathlib
+import re
 import shutil
 
 import jax
@@ -9,18 +10,21 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 
-from pretrained import hf, names, tf1
+import models.tasks
+from pretrained import export, hf, names, tf1, transfer
 from pretrained.load import load
 from pretrained.shapes import parameter_shapes
 from tests.pretrained import bundles, releases
 
 FIXTURES = pathlib.Path(__file__).parent.parent / "fixtures"
 FAMILIES = tuple(releases.SHAPES)
+TASKS = {"classification": "mnli", "regression": "sts-b"}  # as XLNet's scopes are named in tests.pretrained.releases
 
 
-def written(family, config, params):
+def written(family, config, params, head=None):
   """The originals' tensors, from ours."""
-  return names.to_theirs(names.of_tf1(hf.FAMILIES[family].ENTRIES), params, config)
+  table = hf.FAMILIES[family]
+  return names.to_theirs(names.of_tf1(table.ENTRIES + (table.HEADS[head.kind].entries if head else ())), params, config)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -43,9 +47,10 @@ def test_the_model_is_the_same_from_either_source(family, tmp_path):
   shutil.copytree(FIXTURES / family, tmp_path / "model")
   (tmp_path / "model" / "model.safetensors").unlink()
   prefix = bundles.write(tmp_path / "model" / "model.ckpt", written(family, config, params))
-  read, again, missing, left_over = tf1.read(prefix)
-  assert (read, missing, left_over) == (config, (), ())  # its config.json says model_type, so that gelu is gelu
-  jax.tree.map(np.testing.assert_array_equal, params, again)
+  read = tf1.read(prefix)
+  assert (read.config, read.head) == (config, None)  # its config.json says model_type, so that gelu is gelu
+  assert (read.missing, read.left_over) == ((), ())
+  jax.tree.map(np.testing.assert_array_equal, params, read.params)
 
 
 def test_matrices_are_turned_as_the_originals_have_them():
@@ -174,6 +179,57 @@ def test_heads_for_pretraining_may_be_missing(tmp_path):
   np.testing.assert_array_equal(loaded.params["xlnet"]["mask_embedding"], np.zeros(12))
 
 
+@pytest.mark.parametrize(("family", "kind"), releases.HEADS)
+def test_fine_tuned_heads_come_back_bit_for_bit(family, kind, tmp_path):
+  tensors = releases.values(releases.fine_tuned(family, kind))
+  read = tf1.read(releases.write(family, tmp_path, tensors | releases.slots(tensors)))
+  labels = ("LABEL_0", "LABEL_1", "LABEL_2") if kind == "classification" else ()
+  assert (read.head.kind, read.head.labels, read.left_over) == (kind, labels, ())
+  assert read.missing == (("lm_head", "mask_embedding") if family == "xlnet" else ("mlm_head", "pair_head"))
+  shapes = {"/".join(k.key for k in path): x.shape for path, x in jax.tree_util.tree_leaves_with_path(read.params)}
+  assert models.tasks.parameter_shapes(read.config, read.head).items() <= shapes.items()
+  back = written(family, read.config, read.params, read.head)
+  back = {re.sub(r"(classification|regression)/", rf"\1_{TASKS.get(kind)}/", name): x for name, x in back.items()}
+  assert back.keys() - {"model/transformer/mask_emb/mask_emb"} == tensors.keys()
+  for name, x in tensors.items():
+    np.testing.assert_array_equal(back[name], x, strict=True)
+
+
+@pytest.mark.parametrize(("family", "kind"), [("bert", "span"), ("xlnet", "classification")])
+def test_heads_may_be_left_out(family, kind, tmp_path):
+  prefix = releases.write(family, tmp_path, releases.values(releases.fine_tuned(family, kind)))
+  read = tf1.read(prefix, heads=False)
+  assert (read.head, read.left_over) == (None, tuple(sorted(releases.HEADS[family, kind])))
+  assert read.params.keys() == ({"xlnet"} if family == "xlnet" else {"encoder", "pooler"})
+
+
+def test_a_summary_without_a_projection(tmp_path):
+  shapes = {n: x for n, x in releases.fine_tuned("xlnet", "classification").items() if n not in releases.SUMMARY}
+  read = tf1.read(releases.write("xlnet", tmp_path, releases.values(shapes)))
+  assert (read.head.projection, read.params.keys()) == (False, {"xlnet", "classifier"})
+
+
+@pytest.mark.parametrize(
+  ("family", "kind", "change", "message"),
+  [
+    ("bert", "span", lambda t: {n: x for n, x in t.items() if n != "cls/squad/output_bias"}, "missing tensors: cls/sq"),
+    ("bert", "classification", lambda t: t | {"output_bias": t["output_bias"][:2]}, r"output_bias has shape \(2,\)"),
+    (
+      "xlnet", "classification", lambda t: t | {"model/classification_qqp/logit/kernel": np.ones((12, 2))},
+      "classification_mnli/logit/kernel and model/classification_qqp/logit/kernel are both model/classification/logit",
+    ),
+    (
+      "xlnet", "classification", lambda t: t | {"model/sequnece_summary/summary_bias": np.ones(3)},
+      "unknown tensors: model/sequnece_summary/summary_bias",  # of summary_type=attn
+    ),
+  ],
+)  # fmt: skip
+def test_heads_that_do_not_fit_are_named(family, kind, change, message, tmp_path):
+  tensors = change(releases.values(releases.fine_tuned(family, kind)))
+  with pytest.raises(ValueError, match=message):
+    tf1.read(releases.write(family, tmp_path, tensors))
+
+
 def test_a_head_of_another_program_is_named(tmp_path, capsys):
   tensors = releases.values(
     releases.SHAPES["bert"] | {"crf_loss/transitions": (3, 3), "crf_loss/transitions/adam_m": (3, 3)}
@@ -229,3 +285,29 @@ def test_files_that_are_missing_or_of_another_kind(tmp_path):
     load(prefix)
   with pytest.raises(FileNotFoundError, match="no such checkpoint"):
     load(tmp_path / "absent.ckpt")
+
+
+@pytest.mark.parametrize("to", ["bidir", "hf"])
+@pytest.mark.parametrize(
+  ("family", "kind"),
+  [("bert", ""), ("albert", ""), ("xlnet", ""), ("bert", "classification"), ("xlnet", "conditional_span")],
+)
+def test_by_way_of_another_layout_and_back(family, kind, to, tmp_path):
+  """TF1 → a folder of ours, or of Hugging Face's → the originals' variables, bit for bit."""
+  tensors = releases.values(releases.fine_tuned(family, kind) if kind else releases.SHAPES[family])
+  loaded = load(releases.write(family, tmp_path / "tf1", tensors))
+  export.write(loaded, tmp_path / "converted", to)
+  again = load(tmp_path / "converted")
+  assert (again.config, again.head) == (loaded.config, loaded.head)
+  assert again.tokenizer.fingerprint == loaded.tokenizer.fingerprint
+  back = written(family, again.config, again.params, again.head)
+  for name, x in tensors.items():
+    np.testing.assert_array_equal(back[name], x, strict=True)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_run_begins_with_a_release(family, tmp_path):
+  loaded = load(releases.write(family, tmp_path))
+  other = releases.values(releases.SHAPES[family], seed=5)
+  params = jax.tree.map(jax.numpy.asarray, load(releases.write(family, tmp_path / "other", other)).params)
+  jax.tree.map(np.testing.assert_array_equal, transfer.fill(params, loaded), loaded.params)
