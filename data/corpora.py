@@ -8,6 +8,7 @@ import bz2
 import dataclasses
 import functools
 import hashlib
+import importlib
 import importlib.util
 import json
 import pathlib
@@ -171,7 +172,7 @@ def prepared(name: str, data_dir: str | None = None) -> tfds.core.DatasetBuilder
     ValueError: an unknown data set, one that cannot be prepared, or TFRecord files without TensorFlow.
   """
   try:
-    builder = tfds.builder(name, data_dir=data_dir)
+    builder = find_builder(name, data_dir)
   except (tfds.core.DatasetNotFoundError, ValueError) as error:
     raise ValueError(f"TFDS has no data set {name!r}: {_first_line(error)}") from None
   if not builder.is_prepared():
@@ -180,13 +181,29 @@ def prepared(name: str, data_dir: str | None = None) -> tfds.core.DatasetBuilder
         builder.download_and_prepare(file_format="array_record")
       builder = tfds.builder(name, data_dir=data_dir)  # another process may have built what this one had not found
     except Exception as error:  # whatever the data set's own code raises
-      raise ValueError(f"TFDS cannot prepare {name}: {type(error).__name__}: {_first_line(error)}") from error
+      hint = ""
+      if isinstance(error, ModuleNotFoundError) and "tensorflow" in str(error):
+        hint = "; TFDS writes such examples with TensorFlow alone: install it, or use the data set's own files"
+      raise ValueError(f"TFDS cannot prepare {name}: {type(error).__name__}: {_first_line(error)}{hint}") from error
   if builder.info.file_format == tfds.core.FileFormat.TFRECORD and not importlib.util.find_spec("tensorflow"):
     raise ValueError(
       f"{builder.data_dir} holds TFRecord files: install tensorflow to read them, or delete the folder to have it "
       "prepared again as ArrayRecord"
     )
   return builder
+
+
+def find_builder(name: str, data_dir: str | None) -> tfds.core.DatasetBuilder:
+  """The data set of that name, whether its files are there or not.
+
+  Raises:
+    DatasetNotFoundError, ValueError: TFDS does not know it.
+  """
+  try:
+    return tfds.builder(name, data_dir=data_dir)
+  except tfds.core.DatasetNotFoundError:
+    importlib.import_module("tensorflow_datasets.text")  # GLUE and others are known only then
+    return tfds.builder(name, data_dir=data_dir)
 
 
 def _check_fraction(heldout: float) -> None:

@@ -3,6 +3,7 @@
 A byte-order mark or Windows line ends are mended, and a note says so. Whatever is wrong is named with file and line.
 """
 
+import codecs
 import csv
 import io
 import itertools
@@ -23,7 +24,7 @@ def read_text(path: pathlib.Path) -> str:
     ValueError: it is empty, or not UTF-8.
   """
   raw = path.read_bytes()
-  if not raw.strip():
+  if not raw.removeprefix(codecs.BOM_UTF8).strip():
     raise ValueError(f"{path}:1: the file is empty")
   try:
     text = raw.decode()

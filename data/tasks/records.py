@@ -105,9 +105,10 @@ def span_example(task: Task, record: Record, number: str, where: str, labelled: 
       raise ValueError(f"{where}: question {number} has no 'answers'")
     return [SpanExample(number, question, context, title=title, where=where)]
   if isinstance(answers, Mapping):
-    if len(answers["text"]) != len(answers["answer_start"]):
-      raise ValueError(f"{where}: question {number} has {len(answers['text'])} answers and another number of starts")
-    pairs = list(zip(answers["text"], answers["answer_start"], strict=True))
+    found, starts = answers.get("text", ()), answers.get("answer_start", ())
+    if len(found) != len(starts):
+      raise ValueError(f"{where}: question {number} has {len(found)} answers and {len(starts)} starts")
+    pairs = list(zip(found, starts, strict=True))
   else:
     pairs = [(answer.get("text"), answer.get("answer_start")) for answer in answers or ()]
   impossible = bool(impossible) if impossible is not None else task.impossible and not pairs
@@ -115,7 +116,7 @@ def span_example(task: Task, record: Record, number: str, where: str, labelled: 
     raise ValueError(f"{where}: question {number} has no answer, which task {task.name} does not have; use squad2")
   if not impossible and not pairs:
     raise ValueError(f"{where}: question {number} has neither answers nor is_impossible=true")
-  pairs = [] if impossible else [(str(text), int(-1 if start is None else start)) for text, start in pairs]
+  pairs = [] if impossible else [(str(text), start if isinstance(start, int) else -1) for text, start in pairs]
   for text, start in pairs:
     if start < 0 or not text or context[start : start + len(text)] != text:
       there = f"{context[start : start + len(text)]!r}" if 0 <= start < len(context) else "nothing"
