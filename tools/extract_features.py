@@ -3,8 +3,9 @@
   python -m tools.extract_features --checkpoint=runs/quickstart-bert --input=lines.txt --output=vectors.npz \\
       --pooling=mean --normalize
 
-The checkpoint is a workdir or a model folder in Hugging Face layout. Each line of the input is a text, or a pair of
-texts "A ||| B"; the output has their order. The name of the output chooses its format:
+The checkpoint is a workdir, a folder in Hugging Face layout, hf:ORG/NAME, or a TF1 checkpoint of the originals. Each
+line of the input is a text, or a pair of texts "A ||| B"; the output has their order. The name of the output chooses
+its format:
 
   .npz           pooled: `embeddings` [lines, width], the chosen layers side by side.
                  Else: `hidden_rep` [tokens, layers, width] of all lines one after another, those of line i at
@@ -93,7 +94,7 @@ def records(
 
 def main() -> None:
   parser = cli.parser(__doc__)
-  parser.add_argument("--checkpoint", required=True, help="workdir or model folder")
+  parser.add_argument("--checkpoint", required=True, help="workdir, model folder, hf:ORG/NAME or TF1 checkpoint")
   parser.add_argument("--input", required=True, help="UTF-8 text, a line a text; local or remote")
   parser.add_argument("--output", required=True, help="file to write: .npz, .jsonl or .array_record")
   parser.add_argument("--layers", default="-1", help="numbers with commas between, or all [%(default)s]")

@@ -2,8 +2,9 @@
 
   python -m tools.fill_mask --checkpoint=runs/quickstart-bert --top_k=5 "Paris is the [MASK] of France."
 
-The checkpoint is a workdir or a model folder in Hugging Face layout. Several texts may follow, each with one or more
-[MASK], which is so spelled for every model; every blank is filled as if the others stayed blank.
+The checkpoint is a workdir, a folder in Hugging Face layout, hf:ORG/NAME, or a TF1 checkpoint of the originals. Several
+texts may follow, each with one or more [MASK], which is so spelled for every model; every blank is filled as if the
+others stayed blank.
 """
 
 import json
@@ -92,7 +93,7 @@ def probabilities(pretrained: Pretrained, columns: dict[str, np.ndarray], is_bla
 
 def main() -> None:
   parser = cli.parser(__doc__)
-  parser.add_argument("--checkpoint", required=True, help="workdir or model folder")
+  parser.add_argument("--checkpoint", required=True, help="workdir, model folder, hf:ORG/NAME or TF1 checkpoint")
   parser.add_argument("--top_k", type=int, default=5, help="how many pieces a blank [%(default)s]")
   parser.add_argument("--json", action="store_true", help="a JSON object a text instead of a table")
   parser.add_argument("texts", nargs="+", metavar="text", help='text with "[MASK]" in it')
