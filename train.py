@@ -26,6 +26,7 @@ from data.tokenizers import Tokenizer, load_tokenizer
 from models.config import EncoderConfig
 from models.flops import pretraining_flops, xlnet_flops
 from models.pretraining import PretrainingModel
+from models.primitives import ModelConfig
 from models.xlnet import PermutationLM
 from models.xlnet_config import XLNetConfig
 from objectives import plm, pretraining
@@ -33,7 +34,7 @@ from objectives.masking import MaskingConfig, max_targets
 from objectives.objective import Batch, Objective, Params
 from objectives.vocabulary import Vocabulary
 from pretrained.load import load
-from pretrained.transfer import fill, require_family
+from pretrained.transfer import fill, require_family, require_model
 from training import command_line, loop, optimizer, settings, sharding, state
 from training.checkpoint import Checkpoints, saved_steps
 from training.programs import compile_stage
@@ -70,13 +71,13 @@ class Family(NamedTuple):
   """What a family of models makes of a run's data, model and objective sections.
 
   Attributes:
-    vocab_size: rows of the token table, padding to a multiple left out.
+    model: its shape and arithmetic.
     objective: what is predicted, by which model.
     rows: (split, stage, seed, number of the stage) → the rows of a stage, for training or of the held-out split.
     flops: stage → matrix-product FLOPs of one forward pass.
   """
 
-  vocab_size: int
+  model: ModelConfig
   objective: Objective
   rows: Callable[[Corpus, Stage, int, int], pipeline.Source]
   flops: Callable[[Stage], float]
@@ -90,7 +91,7 @@ def encoder(config: ConfigDict, stages: list[Stage], tokenizer: Tokenizer, vocab
   masking = MaskingConfig(**config.objective.masking)
   recipe = pretraining.PretrainingConfig(masking, config.objective.pair, config.objective.dropout_prng)
   return Family(
-    vocab_size=model.vocab_size,
+    model=model,
     objective=pretraining.make(PretrainingModel(model), recipe, vocabulary),
     rows=lambda corpus, stage, seed, number: pipeline.PairSource(
       corpus,
@@ -115,7 +116,7 @@ def xlnet(config: ConfigDict, stages: list[Stage], tokenizer: Tokenizer, vocabul
   for stage in stages:
     recipe.check_length(stage.length)
   return Family(
-    vocab_size=model.vocab_size,
+    model=model,
     objective=plm.make(PermutationLM(model), recipe, vocabulary),
     rows=lambda corpus, stage, seed, number: StreamSource(
       corpus,
@@ -203,6 +204,7 @@ def build(config: ConfigDict, stages: list[Stage]) -> Parts:
         f"config.init_from={config.init_from} has another vocabulary than {config.data.corpus}; "
         "prepare the corpus with the checkpoint's tokenizer (--tokenizer accepts its folder)"
       )
+    require_model(family.model, checkpoint)
     return fill(params, checkpoint)
 
   return Parts(
@@ -212,7 +214,7 @@ def build(config: ConfigDict, stages: list[Stage]) -> Parts:
     flops=lambda stage: 3 * family.flops(stage),
     initial=initial,
     facts={
-      "model.vocab_size": family.vocab_size,
+      "model.vocab_size": family.model.vocab_size,
       "data.tokenizer": tokenizer.fingerprint,
       "data.corpus_fingerprint": settings.corpus_fingerprint(corpora.values()),
     },

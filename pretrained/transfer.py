@@ -7,11 +7,13 @@ the same shapes; where they do not, the run's own initial values stay, or the ch
 says so.
 """
 
+import dataclasses
 import sys
 
 import flax.traverse_util
 import jax
 
+from models.primitives import ModelConfig
 from pretrained import names
 from pretrained.load import Pretrained
 
@@ -26,6 +28,28 @@ def require_family(params: dict, pretrained: Pretrained) -> None:
     raise ValueError(f"config.init_from: this run's model has no {min(other)}; the checkpoint is of another family")
   if other := [name for name in ours.keys() - theirs.keys() if _is_body(name)]:
     raise ValueError(f"config.init_from: the checkpoint has no {min(other)}; it is of another family")
+
+
+# Fields in which a run's model may differ from the checkpoint's: they change how it is trained or run, not what its
+# weights compute. Of the tables, the rules above decide.
+_FREE = {
+  "vocab_size", "vocab_multiple", "max_length", "initializer_range", "hidden_dropout", "attention_dropout",
+  "ffn_dropout", "mem_len", "dtype", "unroll", "remat",
+}  # fmt: skip
+
+
+def require_model(config: ModelConfig, pretrained: Pretrained) -> None:
+  """Raises ValueError if the weights of `pretrained` would compute something else in a model of `config`.
+
+  Shapes cannot tell: those of shared layers are the same for any number of layers, and heads leave no trace.
+  """
+  ours, theirs = dataclasses.asdict(config), dataclasses.asdict(pretrained.config)
+  for fields in (ours, theirs):
+    if "embedding_size" in fields:  # 0 and the width itself are the same
+      fields["embedding_size"] = fields["embedding_size"] or fields["hidden_size"]
+  if differ := [name for name in ours if name in theirs and name not in _FREE and ours[name] != theirs[name]]:
+    said = "; ".join(f"config.model.{name} is {theirs[name]!r} there and {ours[name]!r} in this run" for name in differ)
+    raise ValueError(f"config.init_from: {said}. Set them to the checkpoint's")
 
 
 def fill(params: dict, pretrained: Pretrained) -> dict:

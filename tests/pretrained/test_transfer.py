@@ -11,7 +11,7 @@ import pytest
 from models.tasks import parameter_shapes as task_shapes
 from pretrained.load import load
 from pretrained.shapes import parameter_shapes
-from pretrained.transfer import fill
+from pretrained.transfer import fill, require_model
 from tests.pretrained.heads import FIXTURES, head, model
 
 POSITIONS = "encoder/embeddings/position/embedding"
@@ -85,3 +85,26 @@ def test_other_bodies():
     fill(fresh(parameter_shapes(bert.config)), albert)
   with pytest.raises(ValueError, match="the checkpoint has no encoder/embedding_projection/bias; it is of another fam"):
     fill(fresh(parameter_shapes(albert.config)), bert)
+
+
+@pytest.mark.parametrize(
+  ("field", "value"),
+  [("num_layers", 2), ("num_heads", 2), ("activation", "relu"), ("layer_norm_eps", 1e-5), ("num_groups", 4)],
+)
+def test_a_model_that_would_compute_something_else_is_refused_though_every_shape_fits(field, value):
+  """Shared layers store the same shapes whatever their number and groups; heads and activations leave no trace."""
+  albert = load(FIXTURES / "albert")
+  config = dataclasses.replace(albert.config, **{field: value} | ({"inner_groups": 1} if field == "num_groups" else {}))
+  assert parameter_shapes(config) == parameter_shapes(albert.config)
+  with pytest.raises(ValueError, match=rf"config\.init_from: config\.model\.{field} is .* there and .* in this run"):
+    require_model(config, albert)
+
+
+def test_what_only_changes_training_may_differ():
+  bert = load(FIXTURES / "bert")
+  require_model(
+    dataclasses.replace(
+      bert.config, embedding_size=bert.config.hidden_size, hidden_dropout=0.5, dtype="bfloat16", remat="full"
+    ),
+    bert,
+  )

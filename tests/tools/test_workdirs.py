@@ -100,7 +100,7 @@ def test_an_xlnet_starts_from_another_ones_weights(workdirs, prepared_corpus, tm
   after = runs.run(tmp_path / "run", xlnet(prepared_corpus, init_from=str(workdirs["xlnet"])))[0]
   assert (after["step"], before["split"], after["split"]) == (0, "eval", "eval")
   assert after["plm_loss"] == pytest.approx(before["plm_loss"], rel=1e-5)
-  with pytest.raises(ValueError, match=r"config\.init_from: .* has shape .* there and .* in this run"):
+  with pytest.raises(ValueError, match=r"config\.init_from: config\.model\.untie_biases is True there and False"):
     runs.run(tmp_path / "other", xlnet(prepared_corpus, init_from=str(workdirs["xlnet"]), model__untie_biases=False))
 
 
