@@ -10,7 +10,15 @@ import pytest
 from tools import corpus_flags
 
 ROOT = pathlib.Path(__file__).parents[2]
-OTHER = ("--output", "--tokenizer", "--vocab_size", "--kind", "--family", "--cased", "$(VOCABULARY_FLAGS)")  # what is not about the text
+OTHER = (
+  "--output",
+  "--tokenizer",
+  "--vocab_size",
+  "--kind",
+  "--family",
+  "--cased",
+  "$(VOCABULARY_FLAGS)",
+)  # what is not about the text
 
 
 def commands(path: pathlib.Path) -> list[tuple[str, list[str]]]:
