@@ -9,6 +9,7 @@ import dataclasses
 import json
 import pathlib
 import re
+import types
 from collections.abc import Iterable, Iterator, Mapping
 
 import numpy as np
@@ -36,8 +37,9 @@ _SLOTS = re.compile(
 _OBJECTS = "_CHECKPOINTABLE_OBJECT_GRAPH"  # what TensorFlow 2's own checkpoints hold
 # XLNet's code makes it for the query stream alone, so that what was fine-tuned with it has none.
 _MASK_EMBEDDING = "xlnet/mask_embedding"
-# Scopes that have to be understood whole: a tensor in them that no table has belongs to another model.
-_KNOWN_SCOPES = re.compile(r"bert/|cls/(predictions|seq_relationship)/|model/(transformer|lm_loss|sequnece_summary)/")
+# Scopes that have to be understood whole: a variable in them that no table has belongs to another model.
+_BODY_SCOPES = re.compile(r"bert/|model/transformer/")
+_HEAD_SCOPES = re.compile(r"cls/(predictions|seq_relationship)/|model/(lm_loss|sequnece_summary)/")
 # A head's kind, by a variable that no other has. What lies outside every scope is a classifier, or with one output a
 # regression (an option's score has the same variables; nothing tells it apart).
 _HEADS = {
@@ -114,12 +116,12 @@ def read(prefix: pathlib.Path, heads: bool = True) -> Checkpoint:
   try:
     fields = _as_elsewhere(json.loads(file.read_text(encoding="utf-8")), defaults)
     config = family.read_original(fields)
-    head = (read_head(fields, family, config) or _head(stored, bundle)) if heads else None
+    head = (read_head(fields, family, config) or _head(stored, bundle, family)) if heads else None
   except (ValueError, AttributeError, TypeError) as error:
     raise ValueError(f"{file}: {error}") from None
 
   has_mask_embedding = not any(entry.ours == _MASK_EMBEDDING and entry.tf1 not in stored for entry in family.ENTRIES)
-  own = family.HEADS[head.kind].entries if head and head.kind in family.HEADS else ()
+  own = family.HEADS[head.kind].entries if head else ()
   shapes = parameter_shapes(config, head)
   entries = [
     entry
@@ -129,7 +131,8 @@ def read(prefix: pathlib.Path, heads: bool = True) -> Checkpoint:
     and (heads or entry.module in (*names.BODIES, "pooler"))
   ]
   known = {name for entry in entries for name in entry.names(config)}
-  left_over = {name for name in stored if name not in known and not (heads and _KNOWN_SCOPES.match(name))}
+  own_scope = lambda name: _BODY_SCOPES.match(name) or (heads and _HEAD_SCOPES.match(name))
+  left_over = {name for name in stored if name not in known and not own_scope(name)}
   tensors = _Tensors(bundle, {name: there for name, there in stored.items() if name not in left_over})
   required = sorted({entry.module for entry in own})
   try:
@@ -190,9 +193,9 @@ def _model_variables(bundle: TensorBundle, prefix: pathlib.Path) -> dict[str, st
   return stored
 
 
-def _head(stored: Mapping[str, str], bundle: TensorBundle) -> HeadConfig | None:
-  """The head that a checkpoint holds, by its variables."""
-  marks = [name for name in _HEADS if name in stored]
+def _head(stored: Mapping[str, str], bundle: TensorBundle, family: types.ModuleType) -> HeadConfig | None:
+  """The head that a checkpoint holds, by its variables; None for one that the family's code does not make."""
+  marks = [name for name, kind in _HEADS.items() if name in stored and kind in family.HEADS]
   if not marks:
     return None
   kind, shape = _HEADS[marks[0]], bundle.shape(stored[marks[0]])

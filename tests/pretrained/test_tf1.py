@@ -203,6 +203,19 @@ def test_heads_may_be_left_out(family, kind, tmp_path):
   assert read.params.keys() == ({"xlnet"} if family == "xlnet" else {"encoder", "pooler"})
 
 
+def test_without_heads_the_body_is_still_known_whole(tmp_path):
+  prefix = releases.write("bert", tmp_path, num_hidden_layers=1)
+  with pytest.raises(ValueError, match="unknown tensors: bert/encoder/layer_1/attention"):
+    tf1.read(prefix, heads=False)
+
+
+def test_a_head_of_another_family_is_left_over(tmp_path):
+  head = releases.conditional_span()
+  shapes = releases.fine_tuned("bert", "classification") | head
+  read = tf1.read(releases.write("bert", tmp_path, releases.values(shapes)))
+  assert (read.head.kind, read.left_over) == ("classification", tuple(sorted(head)))
+
+
 def test_a_summary_without_a_projection(tmp_path):
   shapes = {n: x for n, x in releases.fine_tuned("xlnet", "classification").items() if n not in releases.SUMMARY}
   read = tf1.read(releases.write("xlnet", tmp_path, releases.values(shapes)))
