@@ -55,8 +55,8 @@ def _summary(fields: Mapping) -> dict:
   kind, projection = fields.get("summary_type", "last"), fields.get("summary_use_proj", True)
   if kind not in _SUMMARIES:
     raise ValueError(f"summary_type={kind!r} is not supported, only {', '.join(_SUMMARIES)}")
-  activation = fields.get("summary_activation", "tanh")
-  if activation != ("tanh" if projection else None):
+  activation = fields.get("summary_activation", "tanh") or ""  # null or "": none
+  if activation != ("tanh" if projection else ""):
     raise ValueError(f"summary_activation={activation!r} with summary_use_proj={projection} is not supported")
   return {"summary": _SUMMARIES[kind], "projection": projection}
 
@@ -86,6 +86,6 @@ def write_head(head: HeadConfig, family: types.ModuleType) -> dict:
     fields |= {
       "summary_type": head.summary,
       "summary_use_proj": head.projection,
-      "summary_activation": "tanh" if head.projection else None,
+      "summary_activation": "tanh" if head.projection else "",
     }
   return fields

@@ -17,6 +17,7 @@ from data.rows import CLS_SEGMENT
 from data.tokenizers import Tokenizer
 
 _DIGIT_COMMA = re.compile(r"\d,$")
+_FINAL_SIGMA = tokenizers.Regex(r"(?<=\p{L})Σ(?!\p{L})")  # which str.lower() makes ς, and the library σ
 _BLANK = tokenizers.Regex(r"[\s\x1c-\x1f]+")  # what str.split() takes for white space
 
 
@@ -88,7 +89,7 @@ def _sentencepiece(tokenizer) -> tokenizers.Tokenizer:
   if not tokenizer.keep_accents:
     rules += [normalizers.NFKD(), normalizers.StripAccents()]
   if tokenizer.lowercase:
-    rules.append(normalizers.Lowercase())
+    rules += [replace(_FINAL_SIGMA, "ς"), normalizers.Lowercase()]
   if replacements := sentencepiece_model.replacements(tokenizer.model):
     rules.append(normalizers.Precompiled(replacements))
   rules += [replace(tokenizers.Regex(" {2,}"), " "), normalizers.Strip()]

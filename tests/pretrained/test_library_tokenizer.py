@@ -11,7 +11,7 @@ from tests.pretrained.heads import FIXTURES
 
 TEXTS = [
   "Paris is the capital of France.", "", "   a  cat \t sat\x0b. ", "zebras (1,000 of them) re-enter``here''",
-  "naïve ﬁ Ω ½",  "a.cat. sat", "x" * 50, "A\x85b\x1cc",
+  "naïve ﬁ Ω ½ ΑΣ Σ",  "a.cat. sat", "x" * 50, "A\x85b\x1cc",
 ]  # fmt: skip
 
 
