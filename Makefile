@@ -62,7 +62,10 @@ format: $(VENV)/dev  ## Put the formatting right
 	@$(RUN) -m ruff format .
 
 bench: $(VENV)/bench  ## Speed, side by side with other libraries
-	@$(RUN) -m benchmarks.train_step --family=bert --against=transformers
+	@$(RUN) -m benchmarks.train_step --family=bert
+	@$(RUN) -m benchmarks.train_step --family=albert
+	@$(RUN) -m benchmarks.train_step --family=xlnet --rows=2 --length=512
+	@$(RUN) -m benchmarks.sizes
 	@$(RUN) -m benchmarks.pipeline
 	@$(RUN) -m benchmarks.prepare
 
