@@ -168,7 +168,7 @@ TASKS = {task.name: task for task in (
         empty=True, broken="skip", **_F1),
   _glue("mnli", "MNLI", _PAIR, _NLI, label="gold_label", files=_MNLI_FILES, tfds_columns=_MNLI_COLUMNS,
         tfds_splits=_MNLI_SPLITS),
-  _glue("ax", "diagnostic", _PAIR, _NLI, files={"test": ("diagnostic.tsv",)}, tfds_columns=_MNLI_COLUMNS,
+  _glue("ax", "diagnostic", _PAIR, _NLI, files={"test": ("diagnostic.tsv", "AX.tsv")}, tfds_columns=_MNLI_COLUMNS,
         scores=("matthews",), main_score="matthews"),
   _glue("qnli", "QNLI", ("question", "sentence"), _RTE),
   _glue("rte", "RTE", _PAIR, _RTE),

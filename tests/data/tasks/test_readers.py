@@ -7,6 +7,7 @@ import pytest
 from data.tasks.examples import ChoiceExample, SpanExample, TagExample, TextExample
 from data.tasks.readers import read, with_labels
 from data.tasks.table import TASKS, custom, find_task
+from data.tasks.tags import to_iob2
 
 
 def write(path, text: str):
@@ -153,6 +154,12 @@ def test_tags_of_every_scheme_become_iob2(tmp_path, scheme):
     TagExample("0", tuple(f"w{i}" for i in range(7)), TAGS),
     TagExample("1", ("x",), ("O",)),
   ]
+
+
+def test_a_word_behind_the_end_of_an_entity_begins_another():
+  """conlleval's startOfChunk."""
+  tags = ("E-PER", "I-PER", "S-PER", "I-PER", "I-PER")
+  assert to_iob2(tags, [""] * 5) == ("B-PER", "B-PER", "B-PER", "B-PER", "I-PER")
 
 
 def squad(*questions: dict, context: str = "The Normans lived in France.", indent: int | None = None) -> str:

@@ -44,6 +44,8 @@ def test_a_token_belongs_to_the_window_that_shows_most_around_it():
     bounds = window_bounds(tokens, room, stride)
     expected = [original_max_context(bounds, position) for position in range(tokens)]
     np.testing.assert_array_equal(max_context(bounds, tokens), expected)
+  # A window that is 95 tokens longer is worth less than one token more of context: 24 + 2.00 < 25 + 1.05.
+  assert max_context([(0, 200), (150, 255)], 255)[174:176].tolist() == [0, 1]
 
 
 @pytest.mark.parametrize("family", small.TOKENIZERS)
