@@ -146,6 +146,13 @@ def test_config_json_reads_and_writes(family, tmp_path):
   assert hf.FAMILIES[family].read_config(written) == config
 
 
+def test_fields_of_the_releases_that_say_nothing_of_the_encoder(folder):
+  """The multilingual and the Chinese release describe a pooler that no code builds; none names the family."""
+  pooler = {"pooler_fc_size": 768, "pooler_num_attention_heads": 12, "pooler_num_fc_layers": 3, "pooler_type": "x"}
+  edit_config(folder, **pooler, pooler_size_per_head=128, directionality="bidi", model_type=None, architectures=None)
+  assert hf.read_folder(folder)[0] == hf.read_folder(FIXTURE)[0]
+
+
 def test_load_brings_the_tokenizer():
   loaded = load(FIXTURE)
   assert loaded.tokenizer.decode(loaded.tokenizer.encode("Paris is a city.")) == "paris is a city ."
