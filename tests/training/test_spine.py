@@ -220,7 +220,7 @@ def test_a_full_disk_ends_in_one_line_and_leaves_the_last_checkpoint(tmp_path, m
 
 
 MANY_ARRAYS = """
-import shutil, jax
+import dataclasses, shutil, jax
 from tests.training import toy
 import train
 if {unasked}:  # as if others filled the disk after the question
@@ -229,7 +229,7 @@ def build(config, stages):
   objective = toy.objective()
   pads = lambda key: {{f"pad{{i}}": jax.random.normal(jax.random.fold_in(key, i), (20_000,)) for i in range(60)}}
   larger = objective._replace(init=lambda key: objective.init(key) | pads(key))
-  return train.dataclasses.replace(toy.build(config, stages), objective=larger)
+  return dataclasses.replace(toy.build(config, stages), objective=larger)
 train.run(build)
 """
 

@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 
 import train
 from objectives.objective import Objective
+from parts import Parts
 from training import sharding
 from training.stages import Stage
 
@@ -44,10 +45,10 @@ def rows(stage: Stage, at: int) -> dict:
   return {name: value[sharding.local_rows(stage.batch_size)] for name, value in batch.items()}
 
 
-def build(config: ConfigDict, stages: list[Stage]) -> train.Parts:
-  """Returns the toy's parts, in the place of `train.build`."""
+def build(config: ConfigDict, stages: list[Stage]) -> Parts:
+  """Returns the toy's parts, in the place of `parts.build`."""
   del stages
-  return train.Parts(
+  return Parts(
     objective=objective(),
     train_batches=lambda stage, first: (rows(stage, at) for at in range(first - stage.start, stage.stop - stage.start)),
     eval_batches=lambda stage: (rows(stage, 10**6 + at) for at in range(config.eval_batches)),

@@ -1,0 +1,185 @@
+"""Pretraining: a prepared corpus, read by an encoder or an XLNet."""
+
+import dataclasses
+import os
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+from ml_collections import ConfigDict
+
+from data import pipeline
+from data.corpus import TOKENIZER_FOLDER, Corpus
+from data.streams import StreamSource
+from data.tokenizers import Tokenizer, load_tokenizer
+from models.config import EncoderConfig
+from models.flops import pretraining_flops, xlnet_flops
+from models.pretraining import PretrainingModel
+from models.primitives import ModelConfig
+from models.xlnet import PermutationLM
+from models.xlnet_config import XLNetConfig
+from objectives import plm, pretraining
+from objectives.masking import MaskingConfig, max_targets
+from objectives.objective import Batch, Objective, Params
+from objectives.vocabulary import Vocabulary
+from parts.parts import Parts
+from pretrained.load import load
+from pretrained.transfer import fill, require_family, require_model
+from training import settings, sharding
+from training.stages import Stage
+from training.step import EVAL_SEED
+
+
+class Family(NamedTuple):
+  """What a family of models makes of a run's data, model and objective sections.
+
+  Attributes:
+    model: its shape and arithmetic.
+    objective: what is predicted, by which model.
+    rows: (split, stage, seed, number of the stage) → the rows of a stage, for training or of the held-out split.
+    flops: stage → matrix-product FLOPs of one forward pass.
+  """
+
+  model: ModelConfig
+  objective: Objective
+  rows: Callable[[Corpus, Stage, int, int], pipeline.Source]
+  flops: Callable[[Stage], float]
+
+
+def encoder(config: ConfigDict, stages: list[Stage], tokenizer: Tokenizer, vocabulary: Vocabulary) -> Family:
+  """BERT and ALBERT: masked tokens, and a decision about a pair of segments."""
+  model = model_config(EncoderConfig, config, tokenizer)
+  if (longest := max(stage.length for stage in stages)) > model.max_length:
+    raise ValueError(f"a stage has length {longest} and config.model.max_length={model.max_length}; raise it")
+  masking = MaskingConfig(**config.objective.masking)
+  recipe = pretraining.PretrainingConfig(masking, config.objective.pair, config.objective.dropout_prng)
+  return Family(
+    model=model,
+    objective=pretraining.make(PretrainingModel(model), recipe, vocabulary),
+    rows=lambda corpus, stage, seed, number: pipeline.PairSource(
+      corpus,
+      tokenizer,
+      stage.length,
+      seed,
+      number,
+      config.data.short_rate,
+      config.objective.pair,
+      config.data.single_sentence,
+    ),
+    flops=lambda stage: pretraining_flops(
+      model, stage.batch_size, stage.length, max_targets(stage.length, masking.rate)
+    ),
+  )
+
+
+def xlnet(config: ConfigDict, stages: list[Stage], tokenizer: Tokenizer, vocabulary: Vocabulary) -> Family:
+  """XLNet: targets in a random order, from contiguous rows with memory."""
+  model = model_config(XLNetConfig, config, tokenizer)
+  recipe = plm.PLMConfig(reuse_len=config.data.reuse_len, **config.objective)
+  for stage in stages:
+    recipe.check_length(stage.length)
+  return Family(
+    model=model,
+    objective=plm.make(PermutationLM(model), recipe, vocabulary),
+    rows=lambda corpus, stage, seed, number: StreamSource(
+      corpus,
+      tokenizer,
+      stage.length,
+      stage.batch_size,
+      seed,
+      number,
+      config.data.reuse_len,
+      config.data.bidirectional,
+      config.data.random_rate,
+      partial=corpus.split != "train",
+    ),
+    flops=lambda stage: xlnet_flops(model, stage.batch_size, stage.length, recipe.num_predict),
+  )
+
+
+FAMILIES = {"encoder": encoder, "xlnet": xlnet}
+
+
+def model_config(kind: type, config: ConfigDict, tokenizer: Tokenizer):
+  """Returns the model section as an object of `kind`, with the tokenizer's size where vocab_size is 0."""
+  fields = dict(config.model)
+  if strange := sorted(fields.keys() - {field.name for field in dataclasses.fields(kind)}):
+    raise ValueError(
+      f"config.family={config.family!r} has no config.model.{strange[0]}: the family is the recipe's, use one of "
+      "configs/ that is of it"
+    )
+  model = kind(**fields | {"vocab_size": fields["vocab_size"] or tokenizer.vocab_size})
+  if tokenizer.vocab_size > model.vocab_size:
+    raise ValueError(
+      f"the vocabulary of {config.data.corpus} has {tokenizer.vocab_size} pieces and config.model.vocab_size="
+      f"{model.vocab_size}; set it to at least that, or to 0"
+    )
+  return model
+
+
+def build(config: ConfigDict, stages: list[Stage]) -> Parts:
+  """Returns the parts of a pretraining run.
+
+  Raises:
+    ValueError, FileNotFoundError: fields that contradict each other or the corpus.
+  """
+  if not config.data.corpus:
+    raise ValueError("config.data.corpus is empty; name a folder written by `python -m tools.prepare_corpus`")
+  if config.family not in FAMILIES:
+    raise ValueError(f"config.family={config.family!r} is unknown; use one of {', '.join(FAMILIES)}")
+  corpora = {split: Corpus.open(config.data.corpus, split) for split in ("train", "heldout")}
+  tokenizer = load_tokenizer(os.path.join(config.data.corpus, TOKENIZER_FOLDER))
+  corpora["train"].require_tokenizer(tokenizer)
+  vocabulary = Vocabulary(
+    mask_id=tokenizer.mask_id,
+    special=tokenizer.special,
+    word_start=tokenizer.word_start,
+    num_bytes=tokenizer.num_bytes,
+    counts=corpora["train"].counts(),
+    functional=np.isin(np.arange(tokenizer.vocab_size), [tokenizer.sep_id, tokenizer.cls_id]),
+  )
+  family = FAMILIES[config.family](config, stages, tokenizer, vocabulary)
+
+  def train_source(stage: Stage) -> pipeline.Source:
+    return family.rows(corpora["train"], stage, config.seed, stage.index)
+
+  def eval_source(stage: Stage) -> pipeline.Source:
+    return family.rows(corpora["heldout"], stage, EVAL_SEED, 0)
+
+  for stage in stages:  # what cannot be read is said before anything is written
+    train_source(stage), eval_source(stage)
+
+  def train_batches(stage: Stage, first: int) -> Iterator[Batch]:
+    rows = sharding.local_rows(stage.batch_size)
+    return pipeline.batches(train_source(stage), stage.batch_size, first - stage.start, stage.stop - stage.start, rows)
+
+  def eval_batches(stage: Stage) -> Iterator[Batch]:
+    rows = sharding.local_rows(stage.batch_size)
+    return pipeline.evaluation_batches(eval_source(stage), stage.batch_size, config.eval_batches, rows)
+
+  def initial(params: Params) -> Params:
+    if not config.init_from:
+      return params
+    checkpoint = load(config.init_from)
+    require_family(params, checkpoint)  # first: no other corpus would mend it
+    if checkpoint.tokenizer.fingerprint != tokenizer.fingerprint:
+      raise ValueError(
+        f"config.init_from={config.init_from} has another vocabulary than {config.data.corpus}; "
+        "prepare the corpus with the checkpoint's tokenizer (--tokenizer accepts its folder)"
+      )
+    require_model(family.model, checkpoint)
+    return fill(params, checkpoint)
+
+  return Parts(
+    objective=family.objective,
+    train_batches=train_batches,
+    eval_batches=eval_batches,
+    flops=lambda stage: 3 * family.flops(stage),
+    initial=initial,
+    facts={
+      "model.vocab_size": family.model.vocab_size,
+      "data.tokenizer": tokenizer.fingerprint,
+      "data.corpus_fingerprint": settings.corpus_fingerprint(corpora.values()),
+    },
+    save_assets=lambda workdir: tokenizer.save(os.path.join(workdir, TOKENIZER_FOLDER)),
+  )
