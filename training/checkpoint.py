@@ -32,7 +32,7 @@ class Checkpoints:
   Args:
     folder: the workdir.
     keep_last: how many of the newest stay.
-    keep_best: how many of those with the lowest evaluation loss stay besides.
+    keep_best: how many of the best stay besides, those saved with the least badness.
     carry: "exact", it is saved; or "zero", it is not, and a resumed run begins with a fresh one.
 
   Raises:
@@ -55,7 +55,7 @@ class Checkpoints:
     options = ocp.CheckpointManagerOptions(preservation_policy=checkpoint_managers.AnyPreservationPolicy(policies))
     self._manager = ocp.CheckpointManager(self._folder, options=options)
 
-  def save(self, state: TrainState, eval_loss: float | None) -> None:
+  def save(self, state: TrainState, badness: float | None) -> None:
     """Starts to save the state under its step, once the one before is on disk.
 
     Raises:
@@ -66,8 +66,11 @@ class Checkpoints:
     if step in self._manager.all_steps():
       return
     self.wait()
+    items = {"params": state.params, "rest": {"step": state.step, "opt_state": state.opt_state}}
+    if self._carry == "exact" and jax.tree.leaves(state.carry):
+      items["carry"] = state.carry
     # Asked beforehand, with nothing else being saved: Orbax's threads do not end well on a full disk.
-    needed = ROOM_FACTOR * sum(x.nbytes for x in jax.tree.leaves(state)) + ROOM
+    needed = ROOM_FACTOR * sum(x.nbytes for x in jax.tree.leaves(items)) + ROOM
     if jax.process_index() == 0 and shutil.disk_usage(self._folder).free < needed:
       raise OSError(
         f"no room in {self._folder} for the checkpoint of step {step}, which needs {needed / 1e6:,.0f} MB free; "
@@ -75,11 +78,8 @@ class Checkpoints:
       )
     if not bool(all_finite(state)):
       raise FloatingPointError(f"the state at step {step} holds numbers that are not finite, so it was not saved")
-    items = {"params": state.params, "rest": {"step": state.step, "opt_state": state.opt_state}}
-    if self._carry == "exact" and jax.tree.leaves(state.carry):
-      items["carry"] = state.carry
     args = ocp.args.Composite(**{name: ocp.args.StandardSave(item) for name, item in items.items()})
-    metrics = None if eval_loss is None else {"loss": eval_loss}
+    metrics = None if badness is None else {"loss": badness}  # the loss, or minus a score
     if not self._manager.save(step, args=args, metrics=metrics):
       raise RuntimeError(f"the checkpoint of step {step} was refused; is a newer one in {self._folder}?")
 
@@ -87,7 +87,7 @@ class Checkpoints:
     """Returns the newest whole state of those in `saved_steps`, placed as `abstract(its step)` says.
 
     A damaged checkpoint is moved to DIR/damaged/STEP, with one line, and the one before is taken. A carry that was not
-    kept, or has other shapes, is zeros, with one line.
+    kept, is damaged, or has other shapes, is zeros, with one line.
 
     Raises:
       ValueError: there are checkpoints, and none can be read; nothing is moved.
@@ -101,35 +101,39 @@ class Checkpoints:
 
   def _restore(self, step: int, abstract: TrainState) -> TrainState:
     items = {"params": abstract.params, "rest": {"step": abstract.step, "opt_state": abstract.opt_state}}
-    if not (fault := self._carry_fault(step, abstract.carry)) and jax.tree.leaves(abstract.carry):
-      items["carry"] = abstract.carry
     args = ocp.args.Composite(**{name: ocp.args.StandardRestore(item) for name, item in items.items()})
     restored = self._manager.restore(step, args=args)
-    carry = restored["carry"] if "carry" in items else zeros(abstract.carry)
-    state = TrainState(params=restored["params"], carry=carry, **restored["rest"])
-    if int(state.step) != step or not bool(all_finite(state)):
+    if int(restored.rest["step"]) != step or not bool(all_finite(restored.params | {"rest": restored.rest})):
       raise ValueError("its numbers are damaged")
+    carry, fault = self._restore_carry(step, abstract.carry)
     if fault and jax.process_index() == 0:
       print(
         f"checkpoint {step} {fault}: the run goes on with an empty memory, and not bit for bit as before",
         file=sys.stderr,
       )
-    return state
+    return TrainState(params=restored.params, carry=carry, **restored.rest)
 
-  def _carry_fault(self, step: int, wanted: Carry) -> str:
-    """Returns what keeps the carry of a checkpoint from being used, or nothing."""
+  def _restore_carry(self, step: int, wanted: Carry) -> tuple[Carry, str]:
+    """Returns a carry as `wanted`, and what keeps the checkpoint's from being used: then it is zeros."""
     path = os.path.join(self._folder, str(step), "carry")
-    if not jax.tree.leaves(wanted):
-      return ""
-    if not os.path.isdir(path):
-      return "holds no memory"
-    with ocp.StandardCheckpointer() as checkpointer:
-      found = checkpointer.metadata(path).item_metadata.tree
     shapes = lambda tree: {path_name(path): tuple(x.shape) for path, x in jax.tree.leaves_with_path(tree)}
-    if shapes(found) == shapes(wanted):
-      return ""
-    name, shape = next((name, shape) for name, shape in shapes(wanted).items() if shapes(found).get(name) != shape)
-    return f"holds a memory of another shape ({name}: {shapes(found).get(name)} there, {shape} here)"
+    if not shapes(wanted):
+      return wanted, "holds a memory, and this run has none" if os.path.isdir(path) else ""
+    if not os.path.isdir(path):
+      return zeros(wanted), "holds no memory"
+    try:
+      with ocp.StandardCheckpointer() as checkpointer:
+        found = shapes(checkpointer.metadata(path).item_metadata.tree)
+        if differ := [name for name in shapes(wanted) if found.get(name) != shapes(wanted)[name]]:
+          there, here = found.get(differ[0]), shapes(wanted)[differ[0]]
+          return zeros(wanted), f"holds a memory of another shape ({differ[0]}: {there} there, {here} here)"
+        carry = checkpointer.restore(path, wanted)
+      if bool(all_finite(carry)):
+        return carry, ""
+      reason = "its numbers are not finite"
+    except Exception as error:  # Orbax has no public class for a damaged file
+      reason = first_line(error)
+    return zeros(wanted), f"holds a damaged memory ({reason})"
 
   def _set_aside(self, step: int) -> str:
     target = os.path.join(os.path.dirname(self._folder), "damaged", str(step))

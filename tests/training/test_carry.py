@@ -1,11 +1,14 @@
 """What the objective carries from step to step, in checkpoints: exact, in the newest alone, or not at all."""
 
+import types
+
 import jax
 import jax.numpy as jnp
 import pytest
 from jax.sharding import SingleDeviceSharding
 
 from tests.training.toy_runs import run, series
+from training import checkpoint
 from training.checkpoint import Checkpoints, saved_steps
 from training.state import TrainState
 
@@ -56,6 +59,43 @@ def test_a_carry_that_cannot_be_used_is_zeros_and_said_in_one_line(tmp_path, cap
   assert len(lines) == 1
   assert lines[0].startswith("checkpoint 3 holds ")
   assert said in lines[0]
+
+
+@pytest.mark.parametrize("file", ["_METADATA", "d"])
+def test_a_damaged_carry_costs_no_weights(tmp_path, capsys, file):
+  """`d` holds the numbers, as one of several files may."""
+  checkpoints = save_some(tmp_path)
+  damaged = [path for path in (tmp_path / "checkpoints" / "3" / "carry").rglob("*") if path.is_file()]
+  for path in damaged:
+    if file == "d" or path.name == file:
+      path.write_bytes(b"damaged")
+  restored = checkpoints.restore(lambda step: abstract(step, memory=4))
+  checkpoints.close()
+  assert int(restored.step) == 3
+  assert not restored.carry["memory"].any()
+  assert not (tmp_path / "damaged").exists()
+  (line,) = capsys.readouterr().err.splitlines()
+  assert line.startswith("checkpoint 3 holds a damaged memory (")
+
+
+def test_a_run_without_memory_says_that_it_drops_one(tmp_path, capsys):
+  checkpoints = save_some(tmp_path)
+  restored = checkpoints.restore(lambda step: abstract(step, memory=4).replace(carry={}))
+  checkpoints.close()
+  assert restored.carry == {}
+  assert capsys.readouterr().err.startswith("checkpoint 3 holds a memory, and this run has none")
+
+
+def test_room_is_asked_for_what_is_saved_alone(tmp_path, monkeypatch):
+  monkeypatch.setattr(checkpoint.shutil, "disk_usage", lambda path: types.SimpleNamespace(free=40e6))
+  big = state(1, memory=4).replace(carry={"memory": jnp.zeros((2, 4_000_000))})
+  kept = Checkpoints(str(tmp_path / "zero"), 1, 0, carry="zero")
+  kept.save(big, None)
+  kept.close()
+  exact = Checkpoints(str(tmp_path / "exact"), 1, 0)
+  with pytest.raises(OSError, match="no room in"):
+    exact.save(big, None)
+  exact.close()
 
 
 def test_a_run_without_its_carry_goes_on_and_says_that_it_is_not_exact(tmp_path, capsys):
