@@ -69,27 +69,30 @@ def main() -> None:
   flags = parser.parse_args()
 
   context = multiprocessing.get_context("spawn")
-  results = []
+  if not flags.json:
+    print("  ".join(f"{name:>14}" for name in COLUMNS))
   for model in tqdm(flags.models, disable=None):
     receiver, sender = context.Pipe(duplex=False)
     process = context.Process(target=measure, args=(sender, model, flags.rows, flags.length, flags.rounds))
     process.start()
     sender.close()  # so that a process that dies ends the wait
     try:
-      results.append(receiver.recv())
+      result = receiver.recv()
     except EOFError:
       raise OSError(f"{model} at {flags.rows} × {flags.length} ended early; is there memory for it?") from None
     process.join()
-  if flags.json:
-    for result in results:
-      print(json.dumps({name: round(v, 4) if isinstance(v, float) else v for name, v in result.items()}))
-    return
-  print("  ".join(f"{name:>14}" for name in COLUMNS))
-  for result in results:
-    cells = [
-      f"{v:,.2f}" if isinstance(v, float) else f"{v:,}" if isinstance(v, int) else v for v in map(result.get, COLUMNS)
-    ]
-    print("  ".join(f"{cell:>14}" for cell in cells))
+    tqdm.write(as_json(result) if flags.json else as_text(result))
+
+
+def as_json(result: dict) -> str:
+  return json.dumps({name: round(value, 4) if isinstance(value, float) else value for name, value in result.items()})
+
+
+def as_text(result: dict) -> str:
+  cells = (
+    f"{x:,.2f}" if isinstance(x, float) else f"{x:,}" if isinstance(x, int) else x for x in map(result.get, COLUMNS)
+  )
+  return "  ".join(f"{cell:>14}" for cell in cells)
 
 
 if __name__ == "__main__":
