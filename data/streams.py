@@ -52,6 +52,8 @@ class StreamSource:
     bidirectional: rows 2p and 2p + 1 read the same lane, one of them backwards.
     random_rate: rate of rows whose B is from a random place of the lane, away from the row's own text and what memory
       may hold, rather than what follows A.
+    mem_len: tokens before a row that the model's memory holds of its lane; a random B is none of these, nor of as many
+      as a row has.
     partial: for evaluation. A split too short for all rows gives fewer lanes, as many as have EVALUATION_STEPS steps or
       else one, and rows of padding for the rest; without it that is an error.
   """
@@ -65,6 +67,7 @@ class StreamSource:
   reuse_len: int = 0
   bidirectional: bool = True
   random_rate: float = 0.5
+  mem_len: int = 0
   partial: bool = False
 
   def __post_init__(self) -> None:
@@ -179,7 +182,7 @@ class StreamSource:
     bits = philox.draw(philox.Key(self.seed, self.stage, _SEGMENTS), row, np.arange(len(_Word))[:, None])
     start = step * self.advance
     begin = start + self.advance
-    known = start - self.length, begin + self._room
+    known = start - max(self.length, self.mem_len), begin + self._room
     b_begin, kept = _segments(lanes, begin, self._room, known, bits, self.random_rate)
     tokens, documents = lanes.read(
       np.stack([start, b_begin], axis=1), np.stack([self.advance + kept[:, 0], kept[:, 1]], axis=1), self.length
@@ -259,7 +262,8 @@ def _segments(
   longer loses at its right end, B if they are equal, until both fit exactly.
 
   A random span is none of what lies between the places `known`, the row's own text and what memory may hold: its
-  targets would stand there to be copied. Where a lane has nothing else, B is what follows A.
+  targets would stand there to be copied. So a sentence that reaches in is cut there. Where a lane has nothing else, B
+  is what follows A, which ends amid the room where there is no border inside.
   """
   row, border = lanes.borders(begin + 1, room - 1)
   counts = np.bincount(row, minlength=len(begin))
@@ -272,11 +276,15 @@ def _segments(
   before = np.maximum(known[0] - wanted + 1, 0)
   behind = np.maximum(lanes.length - wanted - known[1] + 1, 0)
   elsewhere = before + behind > 0
-  random = (counts == 0) | (elsewhere & (philox.uniform(bits[_Word.RANDOM]) < random_rate))
-  place = _pick(bits[_Word.PLACE], np.where(elsewhere, before + behind, lanes.length - wanted + 1))
-  place += np.where(elsewhere & (place >= before), known[1] - before, 0)
-  b_begin = np.where(random, lanes.sentence(place)[0], a_end)
-  b_end = np.where(random, lanes.sentence(place + wanted - 1)[1], full)
+  random = elsewhere & ((counts == 0) | (philox.uniform(bits[_Word.RANDOM]) < random_rate))
+  a_end = np.where((counts > 0) | elsewhere, a_end, begin + room // 2)
+  place = _pick(bits[_Word.PLACE], np.maximum(before + behind, 1))
+  is_behind = place >= before
+  place += np.where(elsewhere & is_behind, known[1] - before, 0)
+  random_begin = np.maximum(lanes.sentence(place)[0], np.where(is_behind, known[1], 0))
+  random_end = np.minimum(lanes.sentence(place + wanted - 1)[1], np.where(is_behind, lanes.length, known[0]))
+  b_begin = np.where(random, random_begin, a_end)
+  b_end = np.where(random, random_end, full)
   return b_begin, truncated(np.stack([a_end - begin, b_end - b_begin], axis=1), room)
 
 

@@ -47,7 +47,7 @@ def plain_rows(rows, epoch, step):
     bits = [int(word) for word in philox.draw(philox.Key(rows.seed, rows.stage, 3), number, np.arange(3))]
     begin = (step + 1) * rows.advance
     room = rows.length - rows.advance - 3
-    known = range(begin - rows.advance - rows.length, begin + room)
+    known = range(begin - rows.advance - max(rows.length, rows.mem_len), begin + room)
     (a_begin, a_end), (b_begin, b_end) = plain_split(sents, begin, room, known, bits, rows.random_rate, backward)
     reuse, a, b = slice(begin - rows.advance, begin), slice(a_begin, a_end), slice(b_begin, b_end)
     ids = [docs[i] for part in (reuse, a) for i in range(part.start, part.stop)]
@@ -75,15 +75,15 @@ def plain_split(sents, begin, room, known, bits, random_rate, backward):
   wanted = max(1, room - (a_end - begin))
   everywhere = range(len(sents) - wanted + 1)
   places = [i for i in everywhere if i + wanted <= known.start or i >= known.stop]
-  if not cuts or (places and (bits[1] >> 11) * 2.0**-53 < random_rate):
-    places = places or everywhere
+  if places and (not cuts or (bits[1] >> 11) * 2.0**-53 < random_rate):
     b_begin = places[bits[2] % len(places)]
     b_end = b_begin + wanted
-    while b_begin > 0 and sents[b_begin - 1] == sents[b_begin]:
+    while b_begin > 0 and b_begin - 1 not in known and sents[b_begin - 1] == sents[b_begin]:
       b_begin -= 1
-    while b_end < len(sents) and sents[b_end - 1] == sents[b_end]:
+    while b_end < len(sents) and b_end not in known and sents[b_end - 1] == sents[b_end]:
       b_end += 1
   else:
+    a_end = a_end if cuts else begin + room // 2
     b_begin, b_end = a_end, end
   while a_end - begin + b_end - b_begin > room:
     if a_end - begin > b_end - b_begin:
@@ -102,6 +102,7 @@ def plain_split(sents, begin, room, known, bits, random_rate, backward):
     {"bidirectional": False, "batch_size": 5, "length": 32, "reuse_len": 27},
     {"tokenizer": Tokenizer(), "random_rate": 1.0, "length": 200},
     {"batch_size": 2, "random_rate": 0.0, "length": 9, "reuse_len": 2},
+    {"batch_size": 4, "random_rate": 1.0, "length": 24, "mem_len": 100},
   ],
 )
 def test_rows_are_the_originals(corpus, monkeypatch, options, blocks):
@@ -213,25 +214,37 @@ def test_random_segments_come_from_all_of_the_lane(tmp_path):
   assert stats.kstest(begins / 40_000, "uniform").pvalue > 0.01
 
 
+# Sentences of a token, of a few, and longer than the room for A and B: one then reaches over any edge.
+SENTENCES = {"of a token": [1] * 400, "short": [7, 3, 11, 2] * 17, "longer than the room": [90, 45, 2, 120, 31, 5, 107]}
+
+
 @pytest.mark.parametrize("backward", [0, 1])
-def test_random_segments_are_neither_the_rows_text_nor_in_memory(tmp_path, backward):
-  rows = source(open_corpus(tmp_path, [[1] * 300]), random_rate=1.0, batch_size=2, tokenizer=Tokenizer())
+@pytest.mark.parametrize("mem_len", [0, 96])
+@pytest.mark.parametrize("lengths", SENTENCES.values(), ids=SENTENCES)
+def test_random_segments_are_neither_the_rows_text_nor_in_memory(tmp_path, lengths, mem_len, backward):
+  corpus = open_corpus(tmp_path, [lengths])
+  rows = source(corpus, random_rate=1.0, batch_size=2, mem_len=mem_len, tokenizer=Tokenizer())
   numbers = np.arange(backward, 400 * len(rows), 2)
   found = []
   for number, (a, b) in zip(numbers, parts(rows.rows(numbers)), strict=True):
     assert len(a) + len(b) == 29
-    place = (309 - b if backward else b - 10) - number // 2 % len(rows) * 32  # from the row's first token
-    assert ((place < -64) | (place >= 61)).all()
+    place = (9 + sum(lengths) - b if backward else b - 10) - number // 2 % len(rows) * 32  # from the row's first token
+    assert ((place < -max(64, mem_len)) | (place >= 61)).all()
     found += place.tolist()
-  assert {-65, 61} <= set(found)
+  assert 61 in found
+  assert -1 - max(64, mem_len) in found or max(lengths) > 29  # a longer one loses its right end
 
 
-def test_a_lane_with_nothing_else_gives_what_follows(tmp_path):
-  rows = source(open_corpus(tmp_path, [[1] * 64]), random_rate=1.0, batch_size=2, tokenizer=Tokenizer())
+@pytest.mark.parametrize("lengths", [[1] * 64, [30, 34], [33, 2, 29], [64]], ids=str)
+@pytest.mark.parametrize("backward", [0, 1])
+def test_a_lane_with_nothing_else_gives_what_follows(tmp_path, lengths, backward):
+  rows = source(open_corpus(tmp_path, [lengths]), random_rate=1.0, batch_size=2, tokenizer=Tokenizer())
   assert len(rows) == 1
-  for a, b in parts(rows.rows(np.arange(0, 400, 2))):
+  for a, b in parts(rows.rows(np.arange(backward, 400, 2))):
+    a, b = (73 - a, 73 - b) if backward else (a - 10, b - 10)
+    assert a[0] == 32
     # The row's own text is 61 tokens, so three others are left in the lane.
-    assert b[0] == a[-1] + 1 if len(b) > 3 else b[0] >= 10 + 61
+    assert b[0] >= 61 or b[0] == a[-1] + 1
 
 
 @pytest.mark.parametrize("change", [{"seed": 4}, {"stage": 1}])
@@ -273,7 +286,7 @@ def test_batches_stay_what_they_were(corpus):
   # A workdir may be continued under another version of anything below: these values must not move.
   rows = source(corpus).rows(np.arange(0, 5000, 7))
   digest = hashlib.sha256(b"".join(rows[name].astype("<i4").tobytes() for name in sorted(rows)))
-  assert digest.hexdigest()[:16] == "e180755a5492c503"
+  assert digest.hexdigest()[:16] == "fb2e6dad01c30965"
 
 
 # --- evaluation ---------------------------------------------------------------------------------------------------
