@@ -6,7 +6,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
 from models.config import EncoderConfig
-from models.primitives import Dropout, initializer, layer_norm
+from models.primitives import Dropout, initializer, layer_norm, lookup
 
 
 def positions_of(sequence_ids: Int[Array, "batch length"]) -> Int[Array, "batch length"]:
@@ -41,5 +41,6 @@ class Embeddings(nn.Module):
   ) -> Float[Array, "batch length width"]:
     if tokens.shape[1] > self.config.max_length:
       raise ValueError(f"rows of {tokens.shape[1]} tokens exceed model.max_length={self.config.max_length}")
-    hidden = self.word(tokens) + self.position(positions) + self.segment(segment_ids)
-    return self.dropout(self.norm(hidden), deterministic)
+    tables = ((self.word, tokens), (self.position, positions), (self.segment, segment_ids))
+    word, position, segment = (lookup(table.embedding, ids) for table, ids in tables)
+    return self.dropout(self.norm(word + position + segment), deterministic)

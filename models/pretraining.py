@@ -12,7 +12,7 @@ from jaxtyping import Array, Float, Int
 from models.config import EncoderConfig
 from models.encoder import Encoder
 from models.heads import MaskedLMHead, gather_positions
-from models.primitives import dense
+from models.primitives import dense, split_by_row
 
 
 class PretrainingOutput(NamedTuple):
@@ -67,7 +67,7 @@ class PretrainingModel(nn.Module):
 
   def pool(self, hidden: Float[Array, "batch length width"]) -> Float[Array, "batch width"]:
     """tanh(dense(h)) of the vector at each row's first position, [CLS]."""
-    return jnp.tanh(self.pooler(hidden[:, 0]))
+    return jnp.tanh(split_by_row(self.pooler(split_by_row(hidden[:, 0]))))
 
 
 def parameter_shapes(config: EncoderConfig) -> dict[str, tuple[int, ...]]:

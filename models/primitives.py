@@ -6,7 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
-from jaxtyping import Array, Bool, Float, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, PRNGKeyArray
 
 from models.config import EncoderConfig
 from models.xlnet_config import XLNetConfig
@@ -28,6 +28,21 @@ def split_by_row(x: Float[Array, "batch ..."]) -> Float[Array, "batch ..."]:
   """
   axes = tuple(axis for axis in ("data", "fsdp") if axis in jax.sharding.get_abstract_mesh().axis_names)
   return jax.lax.with_sharding_constraint(x, PartitionSpec(axes)) if axes else x
+
+
+def whole(x: Float[Array, "..."]) -> Float[Array, "..."]:
+  """Gathers an array, or its gradient, that may be split over the ambient mesh; nothing without a mesh.
+
+  For a parameter that `split_by_row` of the result cannot speak for: from a table that is split on width, the compiler
+  would look up a share of each vector of all rows and send that on, and take the table's gradient from the whole
+  batch's vectors.
+  """
+  return x if jax.sharding.get_abstract_mesh().empty else jax.lax.with_sharding_constraint(x, PartitionSpec())
+
+
+def lookup(table: Float[Array, "entries width"], ids: Int[Array, "batch length"]) -> Float[Array, "batch length width"]:
+  """The table's entries at `ids`, split by row."""
+  return split_by_row(jnp.take(whole(table), ids, axis=0))
 
 
 def initializer(config: ModelConfig) -> nn.initializers.Initializer:

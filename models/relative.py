@@ -9,7 +9,7 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from models.attention import MASKED
-from models.primitives import Dropout, dense, initializer, split_by_row
+from models.primitives import Dropout, dense, initializer, split_by_row, whole
 from models.xlnet_config import XLNetConfig
 
 BIASES = ("content_bias", "position_bias", "segment_bias")
@@ -108,7 +108,8 @@ class PositionHeads(nn.Module):
   def __call__(self, distances: Distances) -> Float[Array, "distances features"] | Float[Array, "b distances features"]:
     config = self.config
     features = config.num_heads * config.head_width
-    kernel = self.param("kernel", initializer(config), (config.hidden_size, features)).astype(config.dtype)
+    kernel = self.param("kernel", initializer(config), (config.hidden_size, features))
+    kernel = whole(kernel.astype(config.dtype))
     encoding, signs = distances
     if signs is None:
       return encoding @ kernel

@@ -16,7 +16,7 @@ from models.attention import attention_mask
 from models.encoder import Encoder
 from models.head_config import HeadConfig
 from models.heads import gather_positions
-from models.primitives import Dropout, ModelConfig, dense
+from models.primitives import Dropout, ModelConfig, dense, split_by_row
 from models.span import Beams, ConditionalSpanHead, SpanLogits
 from models.summary import SequenceSummary
 from models.xlnet import XLNet
@@ -135,7 +135,8 @@ class TaskModel(nn.Module):
 
   def _pool(self, hidden, sequence_ids, cls_positions, deterministic) -> Float[Array, "batch sequences width"]:
     if not self.is_xlnet:
-      return self.dropout(jnp.tanh(self.pooler(gather_positions(hidden, cls_positions))), deterministic)
+      pooled = split_by_row(self.pooler(split_by_row(gather_positions(hidden, cls_positions))))
+      return self.dropout(jnp.tanh(pooled), deterministic)
     batch, sequences = cls_positions.shape
     width = hidden.shape[-1]
     if self.head.summary == "last":  # the cls piece, wherever the sequence ends

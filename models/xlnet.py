@@ -15,7 +15,7 @@ from jaxtyping import Array, Bool, Float, Int
 from models.attention import MASKED
 from models.encoder import REMAT_POLICIES
 from models.heads import gather_positions
-from models.primitives import ACTIVATIONS, Dropout, dense, initializer, layer_norm, product, split_by_row
+from models.primitives import ACTIVATIONS, Dropout, dense, initializer, layer_norm, lookup, product, split_by_row
 from models.relative import BIASES, Distances, RelativeAttention, Stream, distance_encoding
 from models.xlnet_config import XLNetConfig
 
@@ -171,7 +171,7 @@ class Embeddings(nn.Module):
     self.word = nn.Embed(config.vocab_slots, config.hidden_size, embedding_init=initializer(config))
 
   def __call__(self, tokens: Int[Array, "batch length"]) -> Float[Array, "batch length width"]:
-    return self.word(tokens).astype(self.config.dtype)
+    return lookup(self.word.embedding, tokens).astype(self.config.dtype)
 
 
 def _mask_embedding(key, shape: tuple[int]) -> Float[Array, " width"]:
