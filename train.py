@@ -18,19 +18,19 @@ from ml_collections import ConfigDict
 from parts import Parts, build
 from training import command_line, loop, optimizer, settings, sharding, state
 from training.checkpoint import Checkpoints, saved_steps
-from training.programs import compile_stage
+from training.programs import Shapes, compile_stage
 from training.report import Reporter
-from training.stages import Stage, make_stages
+from training.stages import Stage
 from training.workdir import claimed
 
 
-def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict, list[Stage]], Parts] = build) -> None:
+def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict], Parts] = build) -> None:
   """Runs `config` in `workdir` to its last step, from the newest checkpoint there.
 
   Args:
     config: all fields of configs/base.py.
     workdir: where the run lives.
-    build: config and stages → the run's parts.
+    build: config → the run's parts.
 
   Raises:
     ValueError, OSError: something is wrong with the config, the data or the workdir; the message names it.
@@ -39,11 +39,12 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict, list[St
   # ------------------------------------------------------------------ mesh and parts
   settings.check(config)
   mesh = sharding.make_mesh(sharding.MeshConfig(**config.mesh))
-  stages = make_stages(config.steps, config.length, config.batch_size, [stage.to_dict() for stage in config.stages])
+  parts = build(config)
+  stages, config = parts.stages, settings.with_facts(config, parts.facts)
   for stage in stages:
-    sharding.check_rows("batch_size", stage.batch_size, mesh, config.accumulate)
-  parts = build(config, stages)
-  tx, schedule = optimizer.make(settings.optimizer_config(config.optimizer), config.steps)
+    for shapes in parts.shapes(stage)[0]:
+      sharding.check_rows("batch_size", shapes["sequence_ids"].shape[0], mesh, config.accumulate)
+  tx, schedule = optimizer.make(settings.optimizer_config(config.optimizer, config.steps), config.steps)
   profile = loop.Profile(workdir, config.profile_steps, config.steps)
 
   # ------------------------------------------------------------------ a new run's state: from init_from, else the seed
@@ -54,7 +55,7 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict, list[St
 
   with claimed(workdir), ExitStack() as at_end:
     # ---------------------------------------------------------------- is the workdir this run's? Then its state
-    resolved = settings.as_json(config, parts.facts)
+    resolved = settings.as_json(config)
     settings.check_identity(workdir, resolved)
     checkpoints = Checkpoints(workdir, config.keep_last, config.keep_best, config.checkpoint_memory)
     at_end.callback(checkpoints.close)
@@ -76,42 +77,48 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict, list[St
     for stage in stages:
       if first >= stage.stop:
         continue
-      reporter.say(f"compiling for {stage.batch_size} rows of {stage.length} tokens")
-      example = next(held_out := parts.eval_batches(stage))
-      held_out.close()
+      train_shapes, eval_shapes = parts.shapes(stage)
+      reporter.say(f"compiling for {' and '.join(map(described, train_shapes))}")
       programs = compile_stage(
-        parts.objective, tx, example, stage.batch_size, mesh, seed=config.seed, accumulate=config.accumulate
+        parts.objective,
+        tx,
+        train_shapes,
+        stage.batch_size,
+        mesh,
+        seed=config.seed,
+        accumulate=config.accumulate,
+        eval_shapes=eval_shapes,
       )
 
       def evaluate(params, programs=programs, stage=stage):
         with closing(loop.on_mesh(parts.eval_batches(stage), mesh)) as batches:
-          return programs.evaluate(params, batches)
+          values, outputs = programs.evaluate(params, batches)
+        return values | parts.score(outputs)
 
-      now = programs.enter(now)
+      begin = max(first, stage.start)
+      now = programs.enter(now, begins=begin == stage.start)
       if now.step == 0:
         reporter.evaluation(0, evaluate(now.params))
-      begin = max(first, stage.start)
-      flops = parts.flops(stage)
       with closing(loop.on_mesh(parts.train_batches(stage, begin), mesh)) as batches:
         reporter.restart()
         for before, batch in zip(range(begin, stage.stop), batches, strict=True):
           profile.before(before)
           now, values = programs.train(now, batch)
           profile.after(before, values)
-          reporter.step(at := before + 1, values, flops)
+          reporter.step(at := before + 1, values, parts.flops(*batch["sequence_ids"].shape))
 
           # Evaluate, save, and only then take the next batch.
           preempted = preemption.reached(at)
           due = lambda every, at=at: at == config.steps or at % every == 0
-          loss = None
+          badness = None
           if due(config.eval_every) and not preempted:
             reporter.flush()
             held_out = evaluate(now.params)
             reporter.evaluation(at, held_out)
-            loss = held_out["loss"]
+            badness = parts.badness(held_out)
           if due(config.checkpoint_every) or preempted:
             reporter.flush()  # the log is never behind a checkpoint
-            checkpoints.save(now, loss)
+            checkpoints.save(now, badness)
             reporter.restart()
           if preempted:
             checkpoints.wait()
@@ -128,12 +135,19 @@ def describe(mesh: Mesh, stages: list[Stage], parts: Parts, now: state.TrainStat
   count = sum(x.size for x in jax.tree.leaves(now.params))
   lines = [f"{count:,} parameters on {mesh.size} × {jax.devices()[0].device_kind}, mesh {dict(mesh.shape)}"]
   for stage in stages:
-    shape = f"{stage.batch_size} rows of {stage.length} tokens"
-    lines.append(f"steps {stage.start} to {stage.stop}: {shape}, {parts.flops(stage) / 1e9:,.1f} GFLOP a step")
+    largest = parts.shapes(stage)[0][-1]
+    flops = parts.flops(*largest["sequence_ids"].shape) / 1e9
+    lines.append(f"steps {stage.start} to {stage.stop}: at most {described(largest)}, {flops:,.1f} GFLOP a step")
   return lines + ([f"continuing from step {int(now.step)}"] if now.step else [])
 
 
-def run(build: Callable[[ConfigDict, list[Stage]], Parts] = build) -> None:
+def described(shapes: Shapes) -> str:
+  """Returns a batch's size in words."""
+  rows, length = shapes["sequence_ids"].shape
+  return f"{rows} rows of {length} tokens"
+
+
+def run(build: Callable[[ConfigDict], Parts] = build) -> None:
   """The command line: --config and --workdir, then `train`."""
   command_line.run(__doc__, lambda config, workdir: train(config, workdir, build))
 

@@ -73,7 +73,7 @@ def pretraining_work(name: str, size: str, rows: int, length: int) -> Work:
   tx, _ = optimizer.make(OptimizerConfig(ScheduleConfig(1e-4, 0, "constant"), family.optimizer), steps=1000)
   mesh = sharding.make_mesh(sharding.MeshConfig())
   batch = batch_of(family, rows, length)
-  program = programs.compile_stage(objective, tx, batch, rows, mesh, seed=0, accumulate=1)
+  program = programs.compile_stage(objective, tx, [programs.shapes_of(batch, rows)], rows, mesh, seed=0, accumulate=1)
   return Work(config, program, state.create(objective, tx, rows, 0, mesh), sharding.put_batch(batch, mesh))
 
 

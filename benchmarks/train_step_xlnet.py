@@ -28,7 +28,7 @@ def ours(size: str, rows: int, length: int, mem_len: int) -> tuple[Callable[[], 
   tx, _ = optimizer.make(OptimizerConfig(ScheduleConfig(1e-4, 0, "constant"), "bert_adamw"), steps=1000)
   mesh = sharding.make_mesh(sharding.MeshConfig())
   batch = batch_of(rows, length)
-  program = programs.compile_stage(objective, tx, batch, rows, mesh, seed=0, accumulate=1)
+  program = programs.compile_stage(objective, tx, [programs.shapes_of(batch, rows)], rows, mesh, seed=0, accumulate=1)
   now = [state.create(objective, tx, rows, 0, mesh)]
 
   def step() -> None:

@@ -5,15 +5,15 @@ Any field can be set on the command line: `--config.optimizer.learning_rate=1e-4
 
 from ml_collections import ConfigDict
 
-FAMILIES = ("encoder", "xlnet")
+FAMILIES = ("encoder", "xlnet", "task")
 
 
 def get_config(family: str = "encoder") -> ConfigDict:
   """Returns a run of a family, of base size; a recipe sets at least data.corpus and steps.
 
   Args:
-    family: "encoder" (BERT, with MLM and NSP; ALBERT differs in its fields) or "xlnet". It decides which fields data,
-      model and objective have.
+    family: "encoder" (BERT, with MLM and NSP; ALBERT differs in its fields), "xlnet", or "task" (fine-tuning, whatever
+      the checkpoint's family). It decides which fields data, model and objective have.
   """
   if family not in FAMILIES:
     raise ValueError(f"there is no family {family!r}; use one of {', '.join(FAMILIES)}")
@@ -49,12 +49,37 @@ def get_config(family: str = "encoder") -> ConfigDict:
   c.optimizer.clip = 1.0  # largest global norm of the gradient; 0 = no clipping
   c.optimizer.learning_rate = 1e-4  # after warm-up
   c.optimizer.warmup_steps = 10_000
-  c.optimizer.decay = "linear"  # linear to 0 at the last step, constant
+  c.optimizer.decay = "linear"  # linear, cosine, constant
+  c.optimizer.final = 0.0  # share of learning_rate that is left at the last step
   c.optimizer.shifted = False  # decay from the end of warm-up rather than from step 0
 
-  sections = _encoder if family == "encoder" else _xlnet
-  c.data, c.model, c.objective = sections()
+  sections = {"encoder": _encoder, "xlnet": _xlnet, "task": _task}
+  c.data, c.model, c.objective = sections[family]()
+  if family == "task":
+    _fine_tune(c)
   return c
+
+
+def _fine_tune(c: ConfigDict) -> None:
+  """What fine-tuning has besides, and where its usual values differ."""
+  del c.stages, c.eval_batches  # one stage; every example is evaluated
+  c.epochs = 3.0  # of the task's training examples
+  c.steps = 0  # 0 = as many as the epochs have
+  c.batch_size = 32  # examples: texts, windows, or questions with all their options
+  c.fresh = False  # True: only the checkpoint's shape and vocabulary, with random weights
+  c.log_every = 50
+  c.eval_every = 0  # 0 = an epoch's steps
+  c.checkpoint_every = 0  # 0 = an epoch's steps
+  c.optimizer.learning_rate = 5e-5
+  c.optimizer.warmup_steps = 0
+  c.optimizer.warmup_rate = 0.1  # of the steps, where warmup_steps is 0
+  c.optimizer.layer_decay = 1.0  # rate of a layer over that of the layer above it, embeddings below all
+
+  c.head = ConfigDict()
+  c.head.kind = ""  # "" = the task's; of a span: span (BERT), conditional_span (XLNet, ALBERT's second release)
+  c.head.dropout = 0.1  # before the last dense layer; an XLNet has hidden_dropout there
+  c.head.summary = "last"  # XLNet: how a sequence becomes one vector: last, first, mean, attention
+  c.head.projection = True  # XLNet: tanh(dense(·)) over that vector
 
 
 def _encoder() -> tuple[ConfigDict, ConfigDict, ConfigDict]:
@@ -137,5 +162,37 @@ def _xlnet() -> tuple[ConfigDict, ConfigDict, ConfigDict]:
   objective.alpha = 6  # a span of n has alpha·n // beta words of context around it
   objective.beta = 1
   objective.memory_reset = "document"  # see no other document's memory (the paper), never (the released code)
+  objective.dropout_prng = "threefry2x32"  # as for the encoder
+  return data, model, objective
+
+
+def _task() -> tuple[ConfigDict, ConfigDict, ConfigDict]:
+  """The data, model and objective of fine-tuning."""
+  data = ConfigDict()
+  data.task = ""  # a row of data.tasks.table.TASKS, or custom
+  data.source = ""  # folder with the official files, or tfds:NAME
+  data.data_dir = ""  # where TFDS keeps its data sets; "" = its own place
+  data.train_split = "train"
+  data.eval_splits = ("dev",)  # scores of further ones carry their names
+  data.train_examples = 0  # only the first so many; 0 = all
+  data.pack = True  # several sequences a row
+  data.doc_stride = 128  # span: tokens from one window's beginning to the next's
+  data.max_query_length = 64  # span: tokens of a question
+  data.n_best = 20  # span: answers that are kept of a question
+  data.max_answer_length = 30  # span: in tokens
+  data.kind = "classification"  # custom: classification, regression, tagging, span, choice
+  data.texts = ("sentence",)  # custom: columns with the text or the two texts
+  data.label = "label"  # custom: the column with the label
+  data.labels = ()  # custom: the classes or tags; () = those of the training examples
+
+  model = ConfigDict()  # what may differ from the checkpoint's
+  model.hidden_dropout = -1.0  # below 0 = the checkpoint's, here and below
+  model.attention_dropout = -1.0
+  model.ffn_dropout = -1.0  # XLNet
+  model.dtype = ""  # of the computation: float32, bfloat16; "" = the checkpoint's
+  model.unroll = 1
+  model.remat = "none"
+
+  objective = ConfigDict()
   objective.dropout_prng = "threefry2x32"  # as for the encoder
   return data, model, objective

@@ -5,7 +5,10 @@ again or pads, nor softmax, norms, activations, look-ups and the optimizer. XLA'
 the body of a scan once.
 """
 
+import dataclasses
+
 from models.config import EncoderConfig
+from models.primitives import ModelConfig
 from models.xlnet_config import XLNetConfig
 
 
@@ -40,3 +43,10 @@ def xlnet_flops(config: XLNetConfig, batch: int, length: int, targets: int = 0) 
   queries = config.num_layers * (length + targets) - (length if targets else 0)
   all_rows = batch * (queries * a_query + config.num_layers * keys * 2 * width * features)
   return 2 * (all_rows + config.num_layers * distances * width * features + batch * targets * width * config.vocab_size)
+
+
+def task_flops(config: ModelConfig, batch: int, length: int) -> int:
+  """Forward pass of TaskModel's body over `batch` rows of `length` tokens, padding included; heads are left out."""
+  if isinstance(config, XLNetConfig):
+    return xlnet_flops(dataclasses.replace(config, mem_len=0), batch, length)
+  return encoder_flops(config, batch, length)

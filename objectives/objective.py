@@ -15,7 +15,9 @@ Params = Any  # a tree of float32 arrays
 Carry = Any  # a tree of arrays whose first axis is the row of the batch; {} where nothing is carried
 Batch = dict[str, Array]  # clean rows from `data`, and "row": each row's number in the global batch
 Sums = dict[str, tuple[Array, Array]]  # name → (sum, weight), both float32 scalars
+Outputs = dict[str, Array]  # what the host makes predictions of; the first axis is the row of the batch
 LossFn = Callable[[Params, Carry, Batch, Array], tuple[Sums, Sums, Carry]]
+EvalFn = Callable[[Params, Carry, Batch, Array], tuple[Sums, Sums, Carry, Outputs]]
 PRNG = ("threefry2x32", "rbg", "unsafe_rbg")  # generators of dropout masks
 
 
@@ -27,13 +29,13 @@ class Objective(NamedTuple):
     init_carry: number of rows → the carry before the first step.
     loss_fn: (params, carry, batch, key) → (terms, metrics, carry), with dropout. The loss is Σ over terms of
       sum/weight. Corruption is a pure function of (key, clean batch): rows draw from keys folded with `batch["row"]`.
-    eval_fn: the same without dropout.
+    eval_fn: the same without dropout; gives outputs besides, {} where the host has nothing to score.
   """
 
   init: Callable[[Array], Params]
   init_carry: Callable[[int], Carry]
   loss_fn: LossFn
-  eval_fn: LossFn
+  eval_fn: EvalFn
 
 
 def ratio(total: Array, weight: Array) -> Array:

@@ -72,7 +72,7 @@ def make(model: PermutationLM, config: PLMConfig, vocabulary: Vocabulary) -> Obj
     terms, metrics = sums(logits, permuted, batch)
     loss = cross_entropy(logits, permuted.targets)
     metrics |= against_text(loss, permuted.targets, permuted.weights, vocabulary)
-    return terms, metrics | by_place(loss, permuted, config.reuse_len), carry
+    return terms, metrics | by_place(loss, permuted, config.reuse_len), carry, {}
 
   return Objective(init, init_carry, loss_fn, eval_fn)
 

@@ -65,6 +65,6 @@ def make(model: PretrainingModel, config: PretrainingConfig, vocabulary: Vocabul
 
   def eval_fn(params, carry, batch, key):
     terms, metrics, predicted = terms_and_metrics(params, batch, key, deterministic=True)
-    return terms, metrics | mlm.evaluation(*predicted, vocabulary), carry
+    return terms, metrics | mlm.evaluation(*predicted, vocabulary), carry, {}
 
   return Objective(init, no_carry, loss_fn, eval_fn)

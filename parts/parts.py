@@ -3,7 +3,8 @@
 import dataclasses
 from collections.abc import Callable, Iterator
 
-from objectives.objective import Batch, Objective, Params
+from objectives.objective import Batch, Objective, Outputs, Params
+from training.programs import Shapes
 from training.stages import Stage
 
 
@@ -13,18 +14,26 @@ class Parts:
 
   Attributes:
     objective: what is predicted, by which model.
+    stages: the steps of the run.
+    shapes: stage → the declared shapes of its global batches, and of the held-out ones; () = the same.
     train_batches: (stage, first step) → this process's rows of the batches of the stage's remaining steps.
     eval_batches: stage → this process's rows of the held-out batches, the same ones every time.
-    flops: stage → matrix-product FLOPs of one training step by the model's own count.
+    flops: (rows, length) of a batch → matrix-product FLOPs of a training step on it by the model's own count.
     initial: fresh parameters → those to start from (a checkpoint's, where the config names one).
     facts: what the data decided, by config field: a resumed run must find the same.
     save_assets: writes to a workdir what its weights need to be used (the tokenizer).
+    score: outputs of the held-out batches → the task's scores, by name.
+    badness: numbers of an evaluation → what is least in the best checkpoints.
   """
 
   objective: Objective
+  stages: list[Stage]
+  shapes: Callable[[Stage], tuple[list[Shapes], list[Shapes]]]
   train_batches: Callable[[Stage, int], Iterator[Batch]]
   eval_batches: Callable[[Stage], Iterator[Batch]]
-  flops: Callable[[Stage], float]
+  flops: Callable[[int, int], float]
   initial: Callable[[Params], Params]
   facts: dict
   save_assets: Callable[[str], None]
+  score: Callable[[list[Outputs]], dict[str, float]] = lambda outputs: {}
+  badness: Callable[[dict[str, float]], float] = lambda values: values["loss"]

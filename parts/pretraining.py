@@ -26,7 +26,8 @@ from parts.parts import Parts
 from pretrained.load import load
 from pretrained.transfer import fill, require_family, require_model
 from training import settings, sharding
-from training.stages import Stage
+from training.programs import Shapes, shapes_of
+from training.stages import Stage, make_stages
 from training.step import EVAL_SEED
 
 
@@ -37,13 +38,13 @@ class Family(NamedTuple):
     model: its shape and arithmetic.
     objective: what is predicted, by which model.
     rows: (split, stage, seed, number of the stage) → the rows of a stage, for training or of the held-out split.
-    flops: stage → matrix-product FLOPs of one forward pass.
+    flops: (rows, length) → matrix-product FLOPs of one forward pass.
   """
 
   model: ModelConfig
   objective: Objective
   rows: Callable[[Corpus, Stage, int, int], pipeline.Source]
-  flops: Callable[[Stage], float]
+  flops: Callable[[int, int], float]
 
 
 def encoder(config: ConfigDict, stages: list[Stage], tokenizer: Tokenizer, vocabulary: Vocabulary) -> Family:
@@ -66,9 +67,7 @@ def encoder(config: ConfigDict, stages: list[Stage], tokenizer: Tokenizer, vocab
       config.objective.pair,
       config.data.single_sentence,
     ),
-    flops=lambda stage: pretraining_flops(
-      model, stage.batch_size, stage.length, max_targets(stage.length, masking.rate)
-    ),
+    flops=lambda rows, length: pretraining_flops(model, rows, length, max_targets(length, masking.rate)),
   )
 
 
@@ -91,9 +90,10 @@ def xlnet(config: ConfigDict, stages: list[Stage], tokenizer: Tokenizer, vocabul
       config.data.reuse_len,
       config.data.bidirectional,
       config.data.random_rate,
+      model.mem_len,
       partial=corpus.split != "train",
     ),
-    flops=lambda stage: xlnet_flops(model, stage.batch_size, stage.length, recipe.num_predict),
+    flops=lambda rows, length: xlnet_flops(model, rows, length, recipe.num_predict),
   )
 
 
@@ -117,7 +117,7 @@ def model_config(kind: type, config: ConfigDict, tokenizer: Tokenizer):
   return model
 
 
-def build(config: ConfigDict, stages: list[Stage]) -> Parts:
+def build(config: ConfigDict) -> Parts:
   """Returns the parts of a pretraining run.
 
   Raises:
@@ -125,8 +125,7 @@ def build(config: ConfigDict, stages: list[Stage]) -> Parts:
   """
   if not config.data.corpus:
     raise ValueError("config.data.corpus is empty; name a folder written by `python -m tools.prepare_corpus`")
-  if config.family not in FAMILIES:
-    raise ValueError(f"config.family={config.family!r} is unknown; use one of {', '.join(FAMILIES)}")
+  stages = make_stages(config.steps, config.length, config.batch_size, [stage.to_dict() for stage in config.stages])
   corpora = {split: Corpus.open(config.data.corpus, split) for split in ("train", "heldout")}
   tokenizer = load_tokenizer(os.path.join(config.data.corpus, TOKENIZER_FOLDER))
   corpora["train"].require_tokenizer(tokenizer)
@@ -148,6 +147,10 @@ def build(config: ConfigDict, stages: list[Stage]) -> Parts:
 
   for stage in stages:  # what cannot be read is said before anything is written
     train_source(stage), eval_source(stage)
+
+  def shapes(stage: Stage) -> tuple[list[Shapes], list[Shapes]]:
+    row = eval_source(stage).rows(np.arange(1))  # the held-out split is the smaller one
+    return [shapes_of(row, stage.batch_size)], []
 
   def train_batches(stage: Stage, first: int) -> Iterator[Batch]:
     rows = sharding.local_rows(stage.batch_size)
@@ -172,9 +175,11 @@ def build(config: ConfigDict, stages: list[Stage]) -> Parts:
 
   return Parts(
     objective=family.objective,
+    stages=stages,
+    shapes=shapes,
     train_batches=train_batches,
     eval_batches=eval_batches,
-    flops=lambda stage: 3 * family.flops(stage),
+    flops=lambda rows, length: 3 * family.flops(rows, length),
     initial=initial,
     facts={
       "model.vocab_size": family.model.vocab_size,

@@ -48,7 +48,7 @@ def test_every_file_is_listed():
 def test_it_builds(name):
   config = recipe(name)
   MODELS[config.family](**dict(config.model) | {"vocab_size": config.model.vocab_size or 100})
-  settings.optimizer_config(config.optimizer)
+  settings.optimizer_config(config.optimizer, 1000)
   assert "python train.py --config=configs/" in importlib.import_module(f"configs.{name.split(':')[0]}").__doc__
 
 

@@ -17,6 +17,7 @@ from training.trees import path_name
 
 NO_DECAY = r"(norm/scale|(^|/)bias)$"  # but XLNet's content_bias, position_bias, segment_bias: they decay, as there
 STACKED = "layers/"  # in the path of a parameter whose first axis counts copies
+BODY = ("encoder/", "xlnet/")  # the path of a parameter that is no head's begins so
 
 
 @dataclasses.dataclass(frozen=True)
@@ -30,6 +31,8 @@ class OptimizerConfig:
     weight_decay: decoupled, times the learning rate; layer norms and biases are exempt.
     clip: largest global norm of the gradient; 0 for none.
     no_decay: regular expression over parameter paths that are exempt from decay, and from LAMB's trust ratio.
+    layer_decay: the rate of the topmost layer's copy times this for each layer below it, embeddings being below all;
+      1 = the same rate everywhere. Heads have the full rate. (XLNet's code scales gradients, which Adam undoes.)
     schedule: the learning rate.
   """
 
@@ -41,6 +44,7 @@ class OptimizerConfig:
   weight_decay: float = 0.01
   clip: float = 1.0
   no_decay: str = NO_DECAY
+  layer_decay: float = 1.0
 
   def __post_init__(self):
     if self.name not in OPTIMIZERS:
@@ -50,6 +54,8 @@ class OptimizerConfig:
         raise ValueError(f"config.optimizer.{name}={getattr(self, name)} must be at least 0 and below 1")
     if not 0 < self.eps < math.inf:
       raise ValueError(f"config.optimizer.eps={self.eps} must be above 0")
+    if not 0 < self.layer_decay <= 1:
+      raise ValueError(f"config.optimizer.layer_decay={self.layer_decay} must be above 0 and at most 1")
     for name in ("weight_decay", "clip"):
       if not 0 <= getattr(self, name) < math.inf:
         raise ValueError(f"config.optimizer.{name}={getattr(self, name)} must be at least 0")
@@ -101,6 +107,30 @@ def scale_by_trust_ratio(exempt: str) -> optax.GradientTransformation:
   return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
 
 
+def scale_by_depth(decay: float) -> optax.GradientTransformation:
+  """Multiplies the update of layer l of n by decay^(n - 1 - l), and of what lies below the layers by decay^n.
+
+  Behind the optimizer's own scaling, so that it is the rate that changes. Layers are counted as they are stored: those
+  that share parameters are one.
+  """
+
+  def update(updates, state, params=None):
+    del params
+    named = [(path_name(path), x) for path, x in jax.tree.leaves_with_path(updates)]
+    layers = max((len(x) for name, x in named if STACKED in name), default=0)
+
+    def scale(path, x):
+      name = path_name(path)
+      if STACKED in name:
+        below = jnp.arange(len(x) - 1, -1, -1, dtype=x.dtype)
+        return x * (decay**below).reshape(-1, *[1] * (x.ndim - 1))
+      return x * decay**layers if name.startswith(BODY) else x
+
+    return jax.tree.map_with_path(scale, updates), state
+
+  return optax.GradientTransformation(lambda params: optax.EmptyState(), update)
+
+
 # Name → (how gradients are scaled, whether by trust ratio too).
 OPTIMIZERS = {
   "bert_adamw": (scale_by_uncorrected_adam, False),
@@ -126,4 +156,6 @@ def make(config: OptimizerConfig, steps: int) -> tuple[optax.GradientTransformat
     scale_by_trust_ratio(config.no_decay) if by_trust_ratio else optax.identity(),
     optax.scale_by_learning_rate(schedule),
   )
+  if config.layer_decay < 1:
+    optimizer = optax.chain(optimizer, scale_by_depth(config.layer_decay))
   return optimizer, schedule

@@ -1,9 +1,9 @@
-"""The compiled programs of one stage. Compiled for exactly its shapes: any other shape is an error, never a
+"""The compiled programs of one stage. Compiled for exactly its declared shapes: any other shape is an error, never a
 recompilation."""
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import jax
 import jax.numpy as jnp
@@ -11,9 +11,44 @@ import numpy as np
 import optax
 from jax.sharding import Mesh
 
-from objectives.objective import Batch, Carry, Objective, Params
+from objectives.objective import Batch, Carry, Objective, Outputs, Params
 from training import sharding, state, step
 from training.state import TrainState
+
+Shapes = dict[str, jax.ShapeDtypeStruct]  # of a global batch, by the batch's names
+
+
+def shapes_of(batch: Mapping[str, np.ndarray], rows: int) -> Shapes:
+  """Returns the shapes of a global batch of `rows` rows like those of `batch`."""
+  return {name: jax.ShapeDtypeStruct((rows, *x.shape[1:]), x.dtype) for name, x in batch.items()}
+
+
+class ByShape:
+  """A function compiled once for each of some shapes of a batch.
+
+  Args:
+    compile: batch shapes → the function for them.
+    shapes: the shapes.
+    batch_at: which argument is the batch.
+  """
+
+  def __init__(self, compile: Callable[[Shapes], jax.stages.Compiled], shapes: Iterable[Shapes], batch_at: int):
+    self._batch_at = batch_at
+    self.programs = {}
+    for one in shapes:
+      if (key := _key(one)) not in self.programs:
+        self.programs[key] = compile(one)
+
+  def __call__(self, *args):
+    """Raises ValueError if the batch has none of the shapes."""
+    key = _key(args[self._batch_at])
+    if key not in self.programs:
+      raise ValueError(f"a batch of undeclared shapes: {dict(key)}")
+    return self.programs[key](*args)
+
+
+def _key(batch: Mapping) -> tuple:
+  return tuple(sorted((name, x.shape) for name, x in batch.items()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -22,7 +57,7 @@ class Programs:
 
   Attributes:
     train: (state, batch) → (next state, numbers of the step). The state is donated.
-    eval: (params, carry, batch, index) → ((terms, metrics), carry). The carry is donated.
+    eval: (params, carry, batch, index) → ((terms, metrics), carry, outputs). The carry is donated.
     carry: () → the carry before the first batch.
   """
 
@@ -30,46 +65,61 @@ class Programs:
   eval: Callable
   carry: Callable[[], Carry]
 
-  def enter(self, now: TrainState) -> TrainState:
-    """Returns the state with a carry of this stage's rows: a new one where the number of rows changes."""
-    shapes = lambda carry: jax.tree.map(np.shape, carry)
-    return now if shapes(now.carry) == shapes(jax.eval_shape(self.carry)) else now.replace(carry=self.carry())
+  def enter(self, now: TrainState, begins: bool) -> TrainState:
+    """Returns the state to take the stage's next step from: where the stage `begins`, with a fresh carry, for its rows
+    continue none of those before."""
+    return now.replace(carry=self.carry()) if begins else now
 
-  def evaluate(self, params: Params, batches: Iterable[Batch]) -> dict[str, float]:
-    """Returns the numbers over all of `batches`, each target and each row counted once."""
-    carry, total = self.carry(), None
+  def evaluate(self, params: Params, batches: Iterable[Batch]) -> tuple[dict[str, float], list[Outputs]]:
+    """Returns the numbers over all of `batches`, each target and each row counted once, and every batch's outputs, on
+    the host."""
+    carry, total, outputs = self.carry(), None, []
     for index, batch in enumerate(batches):
-      sums, carry = self.eval(params, carry, batch, np.int32(index))
+      sums, carry, output = self.eval(params, carry, batch, np.int32(index))
       total = sums if total is None else jax.tree.map(jnp.add, total, sums)
-    return {name: float(value) for name, value in jax.device_get(step.summary(*total)).items()}
+      outputs.append(jax.device_get(output))
+    return {name: float(value) for name, value in jax.device_get(step.summary(*total)).items()}, outputs
 
 
 def compile_stage(
   objective: Objective,
   optimizer: optax.GradientTransformation,
-  example: dict[str, np.ndarray],
+  shapes: Sequence[Shapes],
   rows: int,
   mesh: Mesh,
   *,
   seed: int,
   accumulate: int,
+  eval_shapes: Sequence[Shapes] = (),
 ) -> Programs:
-  """Returns the programs for batches of `rows` rows shaped like those of `example`."""
-  shapes = state.abstract(objective, optimizer, rows, mesh)
-  places = jax.tree.map(lambda x: x.sharding, shapes)
+  """Returns the programs for batches of the declared shapes.
+
+  Args:
+    objective, optimizer: what is trained, and how.
+    shapes: of the batches.
+    rows: that the carry has.
+    mesh: devices.
+    seed, accumulate: see `step.train_step`.
+    eval_shapes: of the batches of an evaluation; () = the same.
+  """
+  now = state.abstract(objective, optimizer, rows, mesh)
+  places = jax.tree.map(lambda x: x.sharding, now)
   by_row, everywhere = sharding.by_row(mesh), sharding.replicated(mesh)
-  batch = {name: jax.ShapeDtypeStruct((rows, *x.shape[1:]), x.dtype, sharding=by_row) for name, x in example.items()}
+  placed = lambda shapes: {n: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=by_row) for n, x in shapes.items()}
   index = jax.ShapeDtypeStruct((), np.int32, sharding=everywhere)
   train_step = functools.partial(
     step.train_step, objective=objective, optimizer=optimizer, seed=seed, accumulate=accumulate
   )
   eval_step = functools.partial(step.eval_step, objective=objective)
   train = jax.jit(train_step, donate_argnums=0, out_shardings=(places, everywhere))
-  evaluate = jax.jit(eval_step, donate_argnums=1, out_shardings=(everywhere, places.carry))
+  evaluate = jax.jit(eval_step, donate_argnums=1, out_shardings=(everywhere, places.carry, everywhere))
   with jax.set_mesh(mesh):  # so that models can say how activations are split
-    train, evaluate = train.lower(shapes, batch), evaluate.lower(shapes.params, shapes.carry, batch, index)
-  return Programs(
-    train=train.compile(),
-    eval=evaluate.compile(),
-    carry=jax.jit(lambda: objective.init_carry(rows), out_shardings=places.carry),
-  )
+    return Programs(
+      train=ByShape(lambda shapes: train.lower(now, placed(shapes)).compile(), shapes, batch_at=1),
+      eval=ByShape(
+        lambda shapes: evaluate.lower(now.params, now.carry, placed(shapes), index).compile(),
+        eval_shapes or shapes,
+        batch_at=2,
+      ),
+      carry=jax.jit(lambda: objective.init_carry(rows), out_shardings=places.carry),
+    )

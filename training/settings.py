@@ -14,10 +14,10 @@ from training.optimizer import OptimizerConfig
 from training.schedule import ScheduleConfig
 
 # Fields that may differ between a workdir's config and the one it is resumed with: they change how a run goes, not
-# what it computes. A corpus may move: its text is compared, not its folder (`corpus_fingerprint`).
+# what it computes. A corpus or a task's files may move: texts are compared, not folders (`corpus_fingerprint`).
 FREE = (
   "steps", "init_from", "log_every", "eval_every", "checkpoint_every", "keep_last", "keep_best", "profile_steps",
-  "mesh", "checkpoint_memory", "data.corpus", "model.unroll", "model.remat", "model.mem_len",
+  "mesh", "checkpoint_memory", "data.corpus", "data.source", "model.unroll", "model.remat", "model.mem_len",
 )  # fmt: skip
 
 
@@ -27,11 +27,15 @@ AT_LEAST_ONE = (
 )  # fmt: skip
 
 
+BY_EPOCHS = ("steps", "eval_every", "checkpoint_every")  # of a task, 0 = as its epochs say
+
+
 def check(config: ConfigDict) -> None:
   """Raises ValueError for a number that no run can have; the parts check their own fields."""
   for name in AT_LEAST_ONE:
-    if config[name] < 1:
-      raise ValueError(f"config.{name}={config[name]} must be at least 1")
+    least = 0 if name in BY_EPOCHS and "epochs" in config else 1
+    if name in config and config[name] < least:
+      raise ValueError(f"config.{name}={config[name]} must be at least {least}")
   if config.keep_best < 0:
     raise ValueError(f"config.keep_best={config.keep_best} must be at least 0")
   if not 0 <= config.seed < 2**32:
@@ -51,7 +55,7 @@ def notices(config: ConfigDict, first: int) -> list[str]:
     lines.append(
       f"config.profile_steps: steps {traced} are none of this run's, {first} to {config.steps}; nothing is traced"
     )
-  if config.get("family") == "encoder" and (config.objective.pair, config.data.single_sentence) == ("sop", "random"):
+  if (config.objective.get("pair"), config.data.get("single_sentence")) == ("sop", "random"):
     lines.append(
       "config.data.single_sentence=random: a row of one sentence gets a random second segment and label 1, as in the "
       "original; where most rows are so, sop_accuracy says little (sop_positive in the log is the share of label 1)"
@@ -64,23 +68,40 @@ def notices(config: ConfigDict, first: int) -> list[str]:
   return lines
 
 
-def optimizer_config(config: ConfigDict) -> OptimizerConfig:
-  """Returns the optimizer of a run's `optimizer` section."""
+def optimizer_config(config: ConfigDict, steps: int) -> OptimizerConfig:
+  """Returns the optimizer of the `optimizer` section of a run of `steps` steps."""
   fields = dict(config)
+  if rate := fields.pop("warmup_rate", 0):
+    if fields["warmup_steps"]:
+      raise ValueError(
+        f"config.optimizer has warmup_rate={rate} and warmup_steps={fields['warmup_steps']}; set one of them to 0"
+      )
+    if not 0 <= rate < 1:
+      raise ValueError(f"config.optimizer.warmup_rate={rate} must be at least 0 and below 1")
+    fields["warmup_steps"] = int(rate * steps)  # rounded as the originals do
   schedule = ScheduleConfig(
     peak=fields.pop("learning_rate"),
     warmup_steps=fields.pop("warmup_steps"),
     decay=fields.pop("decay"),
+    final=fields.pop("final"),
     shifted=fields.pop("shifted"),
   )
   return OptimizerConfig(schedule=schedule, **fields)
 
 
-def as_json(config: ConfigDict, facts: dict | None = None) -> dict:
-  """Returns the config as plain JSON values, with `facts` (by dotted name) put in: what config.json holds."""
+def with_facts(config: ConfigDict, facts: dict) -> ConfigDict:
+  """Returns the config with `facts` (by dotted name) put in; a mapping takes the place of a whole section."""
   resolved = config.copy_and_resolve_references().unlock()
-  resolved.update_from_flattened_dict(facts or {})
-  return json.loads(resolved.to_json_best_effort())
+  for section, values in facts.items():
+    if isinstance(values, dict):
+      resolved[section] = ConfigDict(values)
+  resolved.update_from_flattened_dict({name: value for name, value in facts.items() if not isinstance(value, dict)})
+  return resolved
+
+
+def as_json(config: ConfigDict) -> dict:
+  """Returns the config as plain JSON values: what config.json holds."""
+  return json.loads(config.to_json_best_effort())
 
 
 def corpus_fingerprint(splits: Iterable[Corpus]) -> str:

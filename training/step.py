@@ -49,11 +49,12 @@ def train_step(
 
 
 def eval_step(params: Params, carry, batch: Batch, index, *, objective: Objective):
-  """Returns ((terms, metrics), carry) of evaluation batch `index`, as sums; its draws never change during a run."""
+  """Returns ((terms, metrics), carry, outputs) of evaluation batch `index`, the first as sums; its draws never change
+  during a run."""
   key = jax.random.key(EVAL_SEED)
   rows = jax.tree.leaves(batch)[0].shape[0]
-  terms, metrics, carry = objective.eval_fn(params, carry, number_rows(batch, index * rows), key)
-  return (terms, metrics), carry
+  terms, metrics, carry, outputs = objective.eval_fn(params, carry, number_rows(batch, index * rows), key)
+  return (terms, metrics), carry, outputs
 
 
 def number_rows(batch: Batch, first=0) -> Batch:

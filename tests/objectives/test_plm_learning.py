@@ -78,7 +78,8 @@ def train(steps: int, *, data: int = 1, fsdp: int = 1, accumulate: int = 1, **fi
     del batch["row"]
     batch["sequence_ids"] = batch["sequence_ids"].at[5].set(0)  # so that weights are uneven
     batches.append(jax.tree.map(np.asarray, batch))
-  compiled = programs.compile_stage(objective, tx, batches[0], 8, mesh, seed=0, accumulate=accumulate)
+  shapes = [programs.shapes_of(batches[0], 8)]
+  compiled = programs.compile_stage(objective, tx, shapes, 8, mesh, seed=0, accumulate=accumulate)
   state, numbers = create(objective, tx, 8, 0, mesh), []
   for batch in batches:
     state, values = compiled.train(state, sharding.put_batch(batch, mesh))

@@ -26,6 +26,15 @@ def test_the_originals_schedule_falls_from_step_0_and_drops_when_warm_up_ends():
   )
 
 
+@pytest.mark.parametrize(("decay", "middle"), [("linear", 0.55), ("cosine", 0.55), ("constant", 1.0)])
+def test_a_share_of_the_peak_may_be_left_at_the_end(decay, middle):
+  schedule = learning_rate(ScheduleConfig(1.0, 0, decay, final=0.1), steps=100)
+  end = 1.0 if decay == "constant" else 0.1
+  np.testing.assert_allclose([schedule(s) for s in (0, 50, 100, 120)], [1, middle, end, end], atol=1e-6)
+  quarter = {"linear": 0.775, "cosine": 0.1 + 0.9 * 0.5 * (1 + np.sqrt(0.5)), "constant": 1.0}[decay]
+  assert schedule(25) == pytest.approx(quarter, abs=1e-6)
+
+
 def test_the_shifted_schedule_falls_from_the_end_of_warm_up():
   schedule = learning_rate(ScheduleConfig(peak=1.0, warmup_steps=10, shifted=True), steps=100)
   np.testing.assert_allclose([schedule(s) for s in (0, 5, 10, 55, 100)], [0, 0.5, 1.0, 0.5, 0], atol=1e-6)
@@ -162,4 +171,4 @@ def test_a_number_out_of_range_is_refused_by_name(field, values):
     section = base.get_config().optimizer
     section[field] = value
     with pytest.raises(ValueError, match=rf"^config\.optimizer\.{field}={value} must be"):
-      settings.optimizer_config(section)
+      settings.optimizer_config(section, 100)

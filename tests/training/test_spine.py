@@ -225,11 +225,11 @@ from tests.training import toy
 import train
 if {unasked}:  # as if others filled the disk after the question
   shutil.disk_usage = lambda path: shutil._ntuple_diskusage(10**12, 0, 10**12)
-def build(config, stages):
+def build(config):
   objective = toy.objective()
   pads = lambda key: {{f"pad{{i}}": jax.random.normal(jax.random.fold_in(key, i), (20_000,)) for i in range(60)}}
   larger = objective._replace(init=lambda key: objective.init(key) | pads(key))
-  return dataclasses.replace(toy.build(config, stages), objective=larger)
+  return dataclasses.replace(toy.build(config), objective=larger)
 train.run(build)
 """
 

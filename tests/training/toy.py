@@ -13,7 +13,8 @@ import train
 from objectives.objective import Objective
 from parts import Parts
 from training import sharding
-from training.stages import Stage
+from training.programs import shapes_of
+from training.stages import Stage, make_stages
 
 WIDTH = 4
 
@@ -34,7 +35,8 @@ def objective() -> Objective:
     terms = {"toy": ((weights * error**2).sum(), weights.sum())}
     return terms, {"seen": (seen.sum(), jnp.float32(seen.size))}, {"seen": seen}
 
-  return Objective(init, lambda rows: {"seen": jnp.zeros(rows)}, loss_fn, loss_fn)
+  eval_fn = lambda *args: (*loss_fn(*args), {})
+  return Objective(init, lambda rows: {"seen": jnp.zeros(rows)}, loss_fn, eval_fn)
 
 
 def rows(stage: Stage, at: int) -> dict:
@@ -45,14 +47,15 @@ def rows(stage: Stage, at: int) -> dict:
   return {name: value[sharding.local_rows(stage.batch_size)] for name, value in batch.items()}
 
 
-def build(config: ConfigDict, stages: list[Stage]) -> Parts:
+def build(config: ConfigDict) -> Parts:
   """Returns the toy's parts, in the place of `parts.build`."""
-  del stages
   return Parts(
     objective=objective(),
+    stages=make_stages(config.steps, config.length, config.batch_size, [stage.to_dict() for stage in config.stages]),
+    shapes=lambda stage: ([shapes_of(rows(stage, 0), stage.batch_size)], []),
     train_batches=lambda stage, first: (rows(stage, at) for at in range(first - stage.start, stage.stop - stage.start)),
     eval_batches=lambda stage: (rows(stage, 10**6 + at) for at in range(config.eval_batches)),
-    flops=lambda stage: 6.0 * stage.batch_size * WIDTH**2,
+    flops=lambda rows, length: 6.0 * rows * WIDTH**2,
     initial=lambda params: params,
     facts={},
     save_assets=lambda workdir: None,
