@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import pytest
 from jax.sharding import SingleDeviceSharding
+from ml_collections import ConfigDict
 
 from tests.training.toy_runs import run, series
 from training import checkpoint
@@ -113,3 +114,14 @@ def test_a_run_without_its_carry_goes_on_and_says_that_it_is_not_exact(tmp_path,
 def test_an_unknown_way_of_saving_it_is_an_error(tmp_path):
   with pytest.raises(ValueError, match=r"config.checkpoint_memory='some' is unknown; use one of exact, zero"):
     Checkpoints(str(tmp_path), 1, 0, carry="some")
+
+
+def test_a_stage_begins_with_a_fresh_carry_though_its_rows_are_as_many(tmp_path):
+  """Its rows continue none of the stage before, so what is carried says nothing of them."""
+  stages = tuple(ConfigDict({"steps": steps, "batch_size": 8}) for steps in (3, 4))
+  seen = [r["seen"] for r in run(tmp_path, steps=7, stages=stages) if r["split"] == "train"]
+  assert seen == [1, 2, 3, 1, 2, 3, 4]
+  resumed = tmp_path / "resumed"  # at the very border
+  fields = {"stages": stages, "optimizer.decay": "constant"}
+  run(resumed, steps=3, **fields)
+  assert [r["seen"] for r in run(resumed, steps=7, **fields) if r["split"] == "train"] == [1, 2, 3, 1, 2, 3, 4]
