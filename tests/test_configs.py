@@ -10,6 +10,10 @@ import pytest
 
 import train
 from configs import albert, quickstart, xlnet
+from configs.finetune import albert as finetune_albert
+from configs.finetune import bert as finetune_bert
+from configs.finetune import xlnet as finetune_xlnet
+from data.tasks import decode, table
 from models.config import BERT_SIZES, EncoderConfig
 from models.xlnet_config import XLNetConfig
 from training import metrics, settings
@@ -75,3 +79,28 @@ def test_it_takes_a_step_at_tiny_size(name, prepared_corpus, tmp_path, monkeypat
   assert [(r["step"], r["split"]) for r in records] == [(0, "eval"), (2, "train"), (2, "eval")]
   knows_nothing = np.log(vocab_size) + (np.log(2) if config.family == "encoder" else 0)
   assert all(abs(r["loss"] - knows_nothing) < 0.2 for r in records)
+
+
+FINE_TUNING = {"bert": finetune_bert, "albert": finetune_albert, "xlnet": finetune_xlnet}
+
+
+@pytest.mark.parametrize(
+  "name", [f"{family}:{task}" for family, module in FINE_TUNING.items() for task in module.TASKS]
+)
+def test_a_fine_tuning_recipe_builds(name):
+  family, task = name.split(":")
+  config = FINE_TUNING[family].get_config(task)
+  settings.check(config)
+  optimizer = settings.optimizer_config(config.optimizer, config.steps or 100)
+  assert 0 < optimizer.schedule.warmup_steps < (config.steps or 100)
+  decode.AnswerConfig(config.data.n_best, config.data.max_answer_length)
+  assert set(config.data.eval_splits) <= table.find_task(task).files.keys()
+  assert config.head.kind in ("", "conditional_span" if table.TASKS[task].kind == "span" else "")
+  assert f"python train.py --config=configs/finetune/{family}.py:" in FINE_TUNING[family].__doc__
+  with pytest.raises(ValueError, match=f"configs/finetune/{family}.py has no task 'sudoku'; use one of"):
+    FINE_TUNING[family].get_config("sudoku")
+
+
+def test_every_fine_tuning_file_is_listed():
+  files = {path.stem for path in (pathlib.Path(train.__file__).parent / "configs" / "finetune").glob("*.py")}
+  assert files - {"__init__"} == set(FINE_TUNING)

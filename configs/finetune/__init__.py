@@ -1,0 +1,1 @@
+"""Fine-tuning as the papers do it: a file a family, a row a task."""
