@@ -150,8 +150,8 @@ def test_stacked_layers_move_as_separate_ones(name):
 def test_an_unknown_name_is_refused_with_the_choices():
   with pytest.raises(ValueError, match=r"optimizer\.name='sgd'.*bert_adamw, adamw, albert_lamb, lamb"):
     OptimizerConfig(constant(1.0), name="sgd")
-  with pytest.raises(ValueError, match=r"optimizer\.decay='cosine'.*linear, constant"):
-    ScheduleConfig(peak=1.0, warmup_steps=0, decay="cosine")
+  with pytest.raises(ValueError, match=r"optimizer\.decay='exponential'.*linear, cosine, constant"):
+    ScheduleConfig(peak=1.0, warmup_steps=0, decay="exponential")
 
 
 @pytest.mark.parametrize(
