@@ -33,7 +33,8 @@ def measure(pipe, model: str, rows: int, length: int, rounds: int) -> None:
   keep_freed_memory()
   family, size = model.split("-")
   work = pretraining_work(family, size, rows, length)
-  memory = work.program.train.memory_analysis()
+  (program,) = work.program.train.programs.values()
+  memory = program.memory_analysis()
   result = {
     "model": model,
     "parameters": sum(x.size for x in jax.tree.leaves(work.state.params)),
