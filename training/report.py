@@ -31,6 +31,8 @@ BASELINES = {
   "nsp_accuracy": _majority("nsp_positive"),
   "sop_accuracy": _majority("sop_positive"),
 }
+# What an outcome leaves out: what stands beside others as their baseline, and counts that nobody learns.
+_BESIDE, _ASIDE = ("unigram", "masked_unigram", "most_frequent"), ("_positive", "_shortfall")
 # What is shown of a training record.
 SHOWN = ("loss", "mlm_accuracy", "plm_accuracy", "nsp_accuracy", "sop_accuracy", "tokens_per_s", "mfu")
 
@@ -133,12 +135,8 @@ def outcome(records: list[dict]) -> str:
   if len(evaluations) < 2:
     return ""
   first, last = evaluations[0], evaluations[-1]
-  names = [
-    name
-    for name in last
-    if name.endswith(("accuracy", "bits_per_byte")) or "loss" in name
-    if not name.startswith(("unigram", "masked_unigram", "most_frequent"))
-  ]
+  names = [name for name in last if not name.startswith(_BESIDE) and not name.endswith(_ASIDE) and name in first]
+  names = [name for name in names if name not in ("step", "split", "wall_s")]
   width = max(map(len, names)) + 2
   lines = [f"{'held-out':<{width}}{'step ' + str(first['step']):>12}{'step ' + str(last['step']):>12}   baseline"]
   for name in names:
