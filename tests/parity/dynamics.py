@@ -1,6 +1,7 @@
 """Fifty steps of training, theirs and ours: same weights, same batches, no dropout."""
 
 import functools
+from collections.abc import Callable, Iterable
 
 import jax
 import jax.numpy as jnp
@@ -72,33 +73,51 @@ def our_losses(config: EncoderConfig, params: dict, batches: list[dict[str, np.n
 
 def their_losses(model, batches: list[dict[str, np.ndarray]], name: str) -> list[float]:
   """Changes `model`."""
-  _, schedule = make_optimizer(name)
+  label = "sentence_order_label" if model.config.model_type == "albert" else "next_sentence_label"
+
+  def loss(batch):
+    tensors = {key: torch.from_numpy(batch[key]).long() for key in ("tokens", "positions", "targets", "pair_label")}
+    labels = torch.full_like(tensors["tokens"], -100).scatter_(1, tensors["positions"], tensors["targets"])
+    return model(**reference.arguments(batch), labels=labels, **{label: tensors["pair_label"]}).loss
+
+  return train(model, loss, batches, make_optimizer(name)[1], name)
+
+
+def train(model, loss: Callable, batches: Iterable, rate: Callable, name: str) -> list[float]:
+  """Trains a model of torch and returns its losses.
+
+  Args:
+    model: is changed.
+    loss: batch → the loss of `model`.
+    batches: one a step.
+    rate: step → learning rate.
+    name: "adamw", torch's own, or "bert_adamw".
+  """
   no_decay = [p for n, p in model.named_parameters() if _is_excluded(n)]
   decay = [p for n, p in model.named_parameters() if not _is_excluded(n)]
   groups = [{"params": decay, "weight_decay": 0.01}, {"params": no_decay, "weight_decay": 0.0}]
   adam, state, losses = torch.optim.AdamW(groups, lr=1.0, eps=1e-6), {}, []
-  label = "sentence_order_label" if model.config.model_type == "albert" else "next_sentence_label"
   for step, batch in enumerate(batches):
-    tensors = {key: torch.from_numpy(batch[key]).long() for key in ("tokens", "positions", "targets", "pair_label")}
-    labels = torch.full_like(tensors["tokens"], -100).scatter_(1, tensors["positions"], tensors["targets"])
-    loss = model(**reference.arguments(batch), labels=labels, **{label: tensors["pair_label"]}).loss
-    losses.append(float(loss.detach()))
+    value = loss(batch)
+    losses.append(float(value.detach()))
     adam.zero_grad()
-    loss.backward()
+    value.backward()
     torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-    rate = float(schedule(step))
+    now = float(rate(step))
     if name == "adamw":
       for group in adam.param_groups:
-        group["lr"] = rate
+        group["lr"] = now
       adam.step()
     else:
       with torch.no_grad():
-        _uncorrected_adam(decay, rate, 0.01, state)
-        _uncorrected_adam(no_decay, rate, 0.0, state)
+        _uncorrected_adam(decay, now, 0.01, state)
+        _uncorrected_adam(no_decay, now, 0.0, state)
   return losses
 
 
 def _is_excluded(name: str) -> bool:
+  if name.endswith(("r_w_bias", "r_r_bias", "r_s_bias")):  # XLNet's attention biases decay
+    return False
   return name.endswith("bias") or "LayerNorm" in name or "layer_norm" in name
 
 
