@@ -155,7 +155,7 @@ def test_a_row_may_lie_in_two_documents():
 def test_without_a_memory_nothing_is_carried():
   lm = model(mem_len=0)
   assert plm.make(lm, config(), VOCABULARY).init_carry(4) == {}
-  terms, _, after = evaluate(config(memory_reset="document"), lm, rows(4), {})
+  terms, _, after, _ = evaluate(config(memory_reset="document"), lm, rows(4), {})
   assert after == {}
   assert np.isfinite(terms["plm"][0])
 
@@ -187,9 +187,9 @@ def test_evaluation_by_hand():
 def test_evaluation_measures_the_text_and_counts_rows_of_padding_for_nothing():
   batch, before = rows(6), carry(6)
   padded = batch | {"sequence_ids": batch["sequence_ids"].at[4:].set(0)}
-  terms, metrics, _ = evaluate(config(), model(), padded, before)
+  terms, metrics, _, _ = evaluate(config(), model(), padded, before)
   half = jax.tree.map(lambda x: x[:4], (batch, before))
-  expected_terms, expected, _ = evaluate(config(), model(), *half)
+  expected_terms, expected, _, _ = evaluate(config(), model(), *half)
   assert set(metrics) == {
     "plm_accuracy", "target_shortfall", "unigram_loss", "most_frequent_accuracy", "bits_per_byte",
     *(f"plm_loss_quarter_{i}" for i in plm.QUARTERS),
