@@ -42,5 +42,5 @@ class Embeddings(nn.Module):
     if tokens.shape[1] > self.config.max_length:
       raise ValueError(f"rows of {tokens.shape[1]} tokens exceed model.max_length={self.config.max_length}")
     tables = ((self.word, tokens), (self.position, positions), (self.segment, segment_ids))
-    word, position, segment = (lookup(table.embedding, ids) for table, ids in tables)
+    word, position, segment = (lookup(jnp.asarray(table.embedding), ids) for table, ids in tables)
     return self.dropout(self.norm(word + position + segment), deterministic)

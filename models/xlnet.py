@@ -171,7 +171,7 @@ class Embeddings(nn.Module):
     self.word = nn.Embed(config.vocab_slots, config.hidden_size, embedding_init=initializer(config))
 
   def __call__(self, tokens: Int[Array, "batch length"]) -> Float[Array, "batch length width"]:
-    return lookup(self.word.embedding, tokens).astype(self.config.dtype)
+    return lookup(jnp.asarray(self.word.embedding), tokens).astype(self.config.dtype)
 
 
 def _mask_embedding(key, shape: tuple[int]) -> Float[Array, " width"]:
