@@ -10,7 +10,7 @@ VOCABULARY_FLAGS = $(if $(filter bert,$(FAMILY)),--kind=wordpiece,--kind=sentenc
 QUICKSTART = runs/quickstart
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: help setup quickstart test parity lint format bench clean
+.PHONY: help setup quickstart test slow parity lint format bench clean
 
 help:  ## What there is to make
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -47,8 +47,11 @@ quickstart: $(VENV)/quickstart  ## Pretrain a small model (FAMILY=bert, albert o
 	@$(RUN) -m tools.fill_mask --checkpoint=$(QUICKSTART)-$(FAMILY) --top_k=5 \
 	  "The city is the capital [MASK] the country." "He was born [MASK] the year 1900."
 
-test: $(VENV)/dev  ## All tests that need no other library
-	@$(RUN) -m pytest -q -m "not parity"
+test: $(VENV)/dev  ## The tests that need no other library, but for those that compile for minutes
+	@$(RUN) -m pytest -q -m "not parity and not slow"
+
+slow: $(VENV)/dev  ## The others: XLNet and fine-tuning end to end
+	@$(RUN) -m pytest -q -m "slow and not parity"
 
 parity: $(VENV)/bench  ## Compare live with transformers, on random and on real weights
 	@$(RUN) -m pytest -q -m parity

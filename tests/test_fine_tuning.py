@@ -10,6 +10,8 @@ import pytest
 from pretrained.load import load
 from tests import tasks
 
+pytestmark = pytest.mark.slow  # compiles for minutes: `make slow`
+
 # Kind of head → (kind of task, family of the checkpoint, a score that the run must log).
 CASES = {
   "classification": ("classification", "albert", "accuracy"),

@@ -13,6 +13,8 @@ from data.streams import StreamSource
 from data.tokenizers import load_tokenizer
 from tests import runs, text
 
+pytestmark = pytest.mark.slow  # compiles for minutes: `make slow`
+
 NUMBERS = ("loss", "plm_loss", "plm_accuracy")
 STILL = {"model__hidden_dropout": 0.0, "model__attention_dropout": 0.0, "model__ffn_dropout": 0.0}
 

@@ -11,6 +11,8 @@ from models.head_config import HEAD_KINDS, HeadConfig
 from models.tasks import TaskModel, parameter_shapes
 from tests.models import tiny, tiny_xlnet
 
+pytestmark = pytest.mark.slow  # compiles for minutes: `make slow`
+
 CONFIGS = {
   "bert": tiny.CONFIG,
   "albert": tiny.config(sharing="all", embedding_size=8),

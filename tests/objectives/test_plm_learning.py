@@ -19,6 +19,8 @@ from training.optimizer import OptimizerConfig
 from training.schedule import ScheduleConfig
 from training.state import create
 
+pytestmark = pytest.mark.slow  # compiles for minutes: `make slow`
+
 SYMBOLS, DISTANCE, ROWS = 8, 16, 32
 
 
