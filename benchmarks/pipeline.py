@@ -69,7 +69,7 @@ def measure(opened: corpus.Corpus, arguments: argparse.Namespace) -> list[dict[s
       if rows == "pairs":
         source = PairSource(opened, _Tokenizer(), length, seed=0)
       else:
-        source = StreamSource(opened, _Tokenizer(), length, batch_size, seed=0)
+        source = StreamSource(opened, _Tokenizer(), length, batch_size, length // 2, seed=0)
         source.rows(np.zeros(1, int))
       count = source.num_rows
       ready = time.perf_counter() - begin

@@ -4,6 +4,7 @@ TFDS's own writer holds up to 1 GB in memory, and where order is kept everything
 sorted in memory.
 """
 
+import abc
 import contextlib
 import json
 import pathlib
@@ -54,15 +55,17 @@ class PartsBuilder(dataset_builder.FileReaderBuilder, skip_registration=True):
     self._processes = processes
     super().__init__(file_format="array_record", **kwargs)
 
+  @abc.abstractmethod
   def parts(self) -> Sequence[Part]:
-    raise NotImplementedError
+    """The pieces of the corpus, in order."""
 
+  @abc.abstractmethod
   def split_names(self) -> Sequence[str]:
-    raise NotImplementedError
+    """The splits that the parts' examples are of."""
 
+  @abc.abstractmethod
   def why_empty(self, split: str) -> str:
     """What a person reads when no part has a document for `split`."""
-    raise NotImplementedError
 
   def build(self) -> None:
     """Builds the data set unless it is there; if another process is at that, waits for it.

@@ -6,10 +6,11 @@ protobuf than Apache Beam allows.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+
+from data.protobuf import fields, read_varint
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED = 1, 2, 3, 4
-_VARINT, _EIGHT_BYTES, _FOUR_BYTES = 0, 1, 5  # kinds of fields; what is neither has a length
 
 
 def build(pieces: Iterable[tuple[str, float, int]], replacements: bytes) -> bytes:
@@ -28,7 +29,7 @@ def build(pieces: Iterable[tuple[str, float, int]], replacements: bytes) -> byte
 def as_control(model: bytes, pieces: set[str]) -> bytes:
   """Returns the model with the type of these pieces changed to control symbol."""
   result = bytearray()
-  for number, body in _fields(model):
+  for number, body in fields(model):
     if number == 1 and _text(body) in pieces:
       body += bytes([0x18, CONTROL])  # of a field that occurs twice the last one counts
     result += _field(number, body)
@@ -37,40 +38,24 @@ def as_control(model: bytes, pieces: set[str]) -> bytes:
 
 def replacements(model: bytes) -> bytes:
   """Returns the `precompiled_charsmap` of the model's normalisation; empty where it has none."""
-  for number, body in _fields(model):
+  for number, body in fields(model):
     if number == 3:
-      return next((value for field, value in _fields(body) if field == 2 and isinstance(value, bytes)), b"")
+      return next((value for field, value in fields(body) if field == 2 and isinstance(value, bytes)), b"")
   return b""
 
 
 def scores(model: bytes) -> list[float]:
   """Returns each piece's score."""
   result = []
-  for number, body in _fields(model):
+  for number, body in fields(model):
     if number == 1:
-      found = [value for field, value in _fields(body) if field == 2]
+      found = [value for field, value in fields(body) if field == 2]
       result.append(struct.unpack("<f", found[-1])[0] if found else 0.0)
   return result
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, bytes | int]]:
-  """The number and the value of each field: an integer, or bytes."""
-  position = 0
-  while position < len(data):
-    tag, position = _read_varint(data, position)
-    if tag & 7 == _VARINT:
-      value, position = _read_varint(data, position)
-    else:
-      size = {_EIGHT_BYTES: 8, _FOUR_BYTES: 4}.get(tag & 7)
-      if size is None:
-        size, position = _read_varint(data, position)
-      value = data[position : position + size]
-      position += size
-    yield tag >> 3, value
-
-
 def _text(piece: bytes) -> str:
-  size, position = _read_varint(piece, 1)
+  size, position = read_varint(piece, 1)
   return piece[position : position + size].decode()
 
 
@@ -81,14 +66,3 @@ def _field(number: int, value: bytes) -> bytes:
 
 def _varint(value: int) -> list[int]:
   return [value] if value < 0x80 else [value & 0x7F | 0x80, *_varint(value >> 7)]
-
-
-def _read_varint(data: bytes, position: int) -> tuple[int, int]:
-  """Returns the number at `position`, and where it ends."""
-  value = shift = 0
-  while True:
-    byte = data[position]
-    value |= (byte & 0x7F) << shift
-    position, shift = position + 1, shift + 7
-    if byte < 0x80:
-      return value, position

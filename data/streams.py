@@ -46,9 +46,9 @@ class StreamSource:
     tokenizer: the one that made the corpus; documents end with its `eod_id` if it has one.
     length: tokens in a row, special ones included.
     batch_size: rows of the global batch; with the split it decides the lanes.
+    reuse_len: tokens that a row advances by, and that memory keeps of it.
     seed: 0 … 2^32 - 1; rows of different seeds are independent.
     stage: number of the training stage; its rows are independent of other stages' rows.
-    reuse_len: tokens that a row advances by, and that memory keeps of it; 0 = half the length.
     bidirectional: rows 2p and 2p + 1 read the same lane, one of them backwards.
     random_rate: rate of rows whose B is from a random place of the lane, away from the row's own text and what memory
       may hold, rather than what follows A.
@@ -62,9 +62,9 @@ class StreamSource:
   tokenizer: Tokenizer
   length: int
   batch_size: int
+  reuse_len: int
   seed: int
   stage: int = 0
-  reuse_len: int = 0
   bidirectional: bool = True
   random_rate: float = 0.5
   mem_len: int = 0
@@ -72,11 +72,10 @@ class StreamSource:
 
   def __post_init__(self) -> None:
     self.corpus.require_tokenizer(self.tokenizer)
-    if self.reuse_len < 0 or self.advance < 1 or self._room < 2:
+    if self.reuse_len < 1 or self._room < 2:
       raise ValueError(
         f"config.data.reuse_len={self.reuse_len} does not fit length={self.length}: behind it {SPECIAL} special "
-        f"tokens and at least two others follow, so it lies in 1 … {self.length - SPECIAL - 2}, or is 0 for half the "
-        "length"
+        f"tokens and at least two others follow, so it lies in 1 … {self.length - SPECIAL - 2}"
       )
     if self.batch_size < 1:
       raise ValueError(f"config.batch_size={self.batch_size} must be at least 1")
@@ -99,17 +98,12 @@ class StreamSource:
 
   def __len__(self) -> int:
     """Steps of an epoch, the same in every epoch."""
-    return (self._lane_length - self.length) // self.advance + 1
+    return (self._lane_length - self.length) // self.reuse_len + 1
 
   @property
   def num_rows(self) -> int:
     """Rows of an epoch."""
     return len(self) * self.batch_size
-
-  @property
-  def advance(self) -> int:
-    """Tokens of a row that are not in the lane's next row: reuse_len, or what 0 stands for."""
-    return self.reuse_len or self.length // 2
 
   @functools.cached_property
   def lanes(self) -> int:
@@ -117,7 +111,7 @@ class StreamSource:
     wanted = self.batch_size // self._rows_of_lane
     if not self.partial:
       return wanted
-    long = self._text.num_tokens // (self.length + (EVALUATION_STEPS - 1) * self.advance)
+    long = self._text.num_tokens // (self.length + (EVALUATION_STEPS - 1) * self.reuse_len)
     return min(wanted, max(long, 1))
 
   @property
@@ -131,7 +125,7 @@ class StreamSource:
   @property
   def _room(self) -> int:
     """Tokens that A and B hold together."""
-    return self.length - self.advance - SPECIAL
+    return self.length - self.reuse_len - SPECIAL
 
   @functools.cached_property
   def _text(self) -> Text:
@@ -180,15 +174,15 @@ class StreamSource:
     lane, direction = np.divmod(place, self._rows_of_lane)
     lanes = _Lanes(self._stream(epoch), lane * self._lane_length, self._lane_length, direction == 1)
     bits = philox.draw(philox.Key(self.seed, self.stage, _SEGMENTS), row, np.arange(len(_Word))[:, None])
-    start = step * self.advance
-    begin = start + self.advance
+    start = step * self.reuse_len
+    begin = start + self.reuse_len
     known = start - max(self.length, self.mem_len), begin + self._room
     b_begin, kept = _segments(lanes, begin, self._room, known, bits, self.random_rate)
     tokens, documents = lanes.read(
-      np.stack([start, b_begin], axis=1), np.stack([self.advance + kept[:, 0], kept[:, 1]], axis=1), self.length
+      np.stack([start, b_begin], axis=1), np.stack([self.reuse_len + kept[:, 0], kept[:, 1]], axis=1), self.length
     )
     column = np.arange(self.length)
-    head = self.advance + kept[:, :1]  # the column of the first <sep>
+    head = self.reuse_len + kept[:, :1]  # the column of the first <sep>
     tokens[(column == head) | (column == self.length - 2)] = self.tokenizer.sep_id
     tokens[:, -1] = self.tokenizer.cls_id
     number = (epoch * (len(self._text.document_tokens) - 1) + documents) % _MAX_ID

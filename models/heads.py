@@ -6,7 +6,7 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from models.attention import MASKED
 from models.config import EncoderConfig
-from models.primitives import ACTIVATIONS, dense, layer_norm, product
+from models.primitives import ACTIVATIONS, ModelConfig, dense, layer_norm, product
 
 
 def gather_positions(
@@ -30,7 +30,17 @@ class MaskedLMHead(nn.Module):
     hidden = ACTIVATIONS[config.activation](dense(config, config.embedding_width, "dense")(hidden))
     hidden = layer_norm(config, "norm")(hidden)
     bias = self.param("bias", nn.initializers.zeros, (config.vocab_slots,))
-    logits = product(hidden, word_table.astype(hidden.dtype).T, preferred_element_type="float32") + bias[None, None, :]
-    if config.vocab_slots == config.vocab_size:
-      return logits
-    return jnp.where((jnp.arange(config.vocab_slots) < config.vocab_size)[None, None, :], logits, MASKED)
+    return tied_logits(config, hidden, word_table, bias)
+
+
+def tied_logits(
+  config: ModelConfig,
+  hidden: Float[Array, "batch targets embedding"],
+  word_table: Float[Array, "vocab embedding"],
+  bias: Float[Array, " vocab"],
+) -> Float[Array, "batch targets vocab"]:
+  """The word table as output matrix, plus a bias a word: float32 logits, those of slots past vocab_size masked."""
+  logits = product(hidden, word_table.astype(hidden.dtype).T, preferred_element_type="float32") + bias[None, None, :]
+  if config.vocab_slots == config.vocab_size:
+    return logits
+  return jnp.where((jnp.arange(config.vocab_slots) < config.vocab_size)[None, None, :], logits, MASKED)

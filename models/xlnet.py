@@ -12,10 +12,9 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from models.attention import MASKED
 from models.encoder import REMAT_POLICIES
-from models.heads import gather_positions
-from models.primitives import ACTIVATIONS, Dropout, dense, initializer, layer_norm, lookup, product, split_by_row
+from models.heads import gather_positions, tied_logits
+from models.primitives import ACTIVATIONS, Dropout, dense, initializer, layer_norm, lookup, split_by_row
 from models.relative import BIASES, Distances, RelativeAttention, Stream, distance_encoding
 from models.xlnet_config import XLNetConfig
 
@@ -278,12 +277,8 @@ class TiedHead(nn.Module):
     self, hidden: Float[Array, "batch targets width"], word_table: Float[Array, "vocab width"]
   ) -> Float[Array, "batch targets vocab"]:
     """Returns float32 logits; the slots past vocab_size (see vocab_multiple) are masked."""
-    config = self.config
-    bias = self.param("bias", nn.initializers.zeros, (config.vocab_slots,))
-    logits = product(hidden, word_table.astype(hidden.dtype).T, preferred_element_type="float32") + bias[None, None, :]
-    if config.vocab_slots == config.vocab_size:
-      return logits
-    return jnp.where((jnp.arange(config.vocab_slots) < config.vocab_size)[None, None, :], logits, MASKED)
+    bias = self.param("bias", nn.initializers.zeros, (self.config.vocab_slots,))
+    return tied_logits(self.config, hidden, word_table, bias)
 
 
 class PermutationLM(nn.Module):

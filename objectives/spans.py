@@ -7,8 +7,9 @@ taken at once, and turns are as many as could ever be needed, so that no row wai
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Bool, Float, Int
+
+from objectives import ngrams
 
 UNITS = ("word", "piece")
 
@@ -41,7 +42,7 @@ def draw(
   length = starts.shape[0]
   turns = -(-length // (1 + alpha // beta))  # a turn moves on by a piece and its context at least
   size_key, place_key = jax.random.split(key)
-  sizes = draw_sizes(size_key, turns, max_span)
+  sizes = ngrams.draw(size_key, jnp.full(turns, max_span), max_span, "short")
   places = jax.random.uniform(place_key, (turns,))
 
   (word_at,) = jnp.nonzero(starts, size=length + max_span + 1, fill_value=length)  # where each word begins
@@ -69,13 +70,6 @@ def draw(
   _, (begin, end) = jax.lax.scan(turn, (jnp.int32(0), jnp.int32(goal)), (sizes, places))
   position = jnp.arange(length)[:, None]
   return ((begin[None] <= position) & (position < end[None])).any(1)
-
-
-def draw_sizes(key: Array, count: int, largest: int) -> Int[Array, " count"]:
-  """Returns independent draws of n ∈ 1 … largest with p(n) ∝ 1/n."""
-  below = np.cumsum(1 / np.arange(1, largest + 1))
-  below = jnp.asarray(below[:-1] / below[-1], jnp.float32)
-  return 1 + (jax.random.uniform(key, (count, 1)) >= below[None]).sum(-1, dtype=jnp.int32)
 
 
 def lowest(scores: Float[Array, " length"], count: int) -> Int[Array, " count"]:

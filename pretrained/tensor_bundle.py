@@ -16,6 +16,8 @@ from collections.abc import Iterator
 import ml_dtypes
 import numpy as np
 
+from data import protobuf
+from data.protobuf import read_varint
 from pretrained.crc32c import crc32c, mask
 
 _MAGIC = 0xDB4775248B80FB57
@@ -104,7 +106,7 @@ def _entry(record: bytes) -> _Entry:
     return _Entry(np.dtype("?"), (), 0, 0, 0, 0, "partitioned variables are not supported; save them whole")
   shape = tuple(_signed(_fields(dimension).get(1, 0)) for dimension in _repeated(fields.get(2, b""), 2))
   kind = fields.get(1, 0)
-  place = tuple(_signed(fields.get(number, 0)) for number in (3, 4, 5, 6))
+  place = *(_signed(fields.get(number, 0)) for number in (3, 4, 5)), int.from_bytes(fields.get(6, b""), "little")
   if kind not in _DTYPES:
     return _Entry(np.dtype("?"), shape, *place, f"TensorFlow's type {kind} is not supported")
   dtype = np.dtype(_DTYPES[kind])
@@ -133,9 +135,9 @@ def _read_block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, by
   restarts = struct.unpack_from("<I", block, size - 4)[0]
   at, end, key = 0, size - 4 * (restarts + 1), b""
   while at < end:
-    shared, at = _varint(block, at)
-    fresh, at = _varint(block, at)
-    length, at = _varint(block, at)
+    shared, at = read_varint(block, at)
+    fresh, at = read_varint(block, at)
+    length, at = read_varint(block, at)
     key = key[:shared] + block[at : at + fresh]
     at += fresh
     yield key, block[at : at + length]
@@ -144,48 +146,18 @@ def _read_block(data: bytes, offset: int, size: int) -> Iterator[tuple[bytes, by
 
 def _handle(data: bytes, at: int) -> tuple[tuple[int, int], int]:
   """Returns ((offset, size) of a block, where its handle ends)."""
-  offset, at = _varint(data, at)
-  size, at = _varint(data, at)
+  offset, at = read_varint(data, at)
+  size, at = read_varint(data, at)
   return (offset, size), at
-
-
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-  """Returns (number, where it ends): seven bits a byte, the lowest first."""
-  value = shift = 0
-  while True:
-    byte = data[at]
-    value |= (byte & 0x7F) << shift
-    at, shift = at + 1, shift + 7
-    if byte < 0x80:
-      return value, at
-
-
-def _messages(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-  """Yields (field, value) of a protocol buffer: numbers, or the bytes of strings and messages."""
-  at = 0
-  while at < len(data):
-    tag, at = _varint(data, at)
-    field, wire = tag >> 3, tag & 7
-    if wire == 0:
-      value, at = _varint(data, at)
-    elif wire == 2:
-      length, at = _varint(data, at)
-      value, at = data[at : at + length], at + length
-    elif wire in (1, 5):
-      width = 8 if wire == 1 else 4
-      value, at = int.from_bytes(data[at : at + width], "little"), at + width
-    else:
-      raise ValueError(f"a field of wire type {wire}")
-    yield field, value
 
 
 def _fields(data: bytes) -> dict[int, int | bytes]:
   """The last value of each field."""
-  return dict(_messages(data))
+  return dict(protobuf.fields(data))
 
 
 def _repeated(data: bytes, field: int) -> list[bytes]:
-  return [value for number, value in _messages(data) if number == field]
+  return [value for number, value in protobuf.fields(data) if number == field]
 
 
 def _signed(value: int) -> int:

@@ -79,7 +79,7 @@ def test_the_log_holds_the_contracts_metrics(straight):
 
 def test_rows_hold_ends_of_documents(xlnet_corpus):
   tokenizer = load_tokenizer(xlnet_corpus / "tokenizer")
-  source = StreamSource(Corpus.open(xlnet_corpus, "train"), tokenizer, 32, 8, seed=0, reuse_len=16, mem_len=16)
+  source = StreamSource(Corpus.open(xlnet_corpus, "train"), tokenizer, 32, 8, reuse_len=16, seed=0, mem_len=16)
   assert (source.batch(0)["tokens"] == tokenizer.eod_id).any()
 
 

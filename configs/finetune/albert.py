@@ -12,7 +12,7 @@ RACE 66.8.
 
 from typing import NamedTuple
 
-from configs import base
+from configs.finetune import recipe
 
 
 class Row(NamedTuple):
@@ -43,18 +43,11 @@ TASKS = {
 
 def get_config(task: str = "sst2"):
   """Returns the recipe of a task: a key of TASKS."""
-  if task not in TASKS:
-    raise ValueError(f"configs/finetune/albert.py has no task {task!r}; use one of {', '.join(TASKS)}")
-  row = TASKS[task]
-  c = base.get_config("task")
-  c.data.task = task
-  c.batch_size, c.steps, c.length = row.batch_size, row.steps, row.length
+  c, row = recipe("albert", TASKS, task)
+  c.steps = row.steps
   c.model.hidden_dropout = c.model.attention_dropout = row.dropout
   c.head.dropout = row.head_dropout
-  c.optimizer.learning_rate = row.learning_rate
   c.optimizer.warmup_steps, c.optimizer.warmup_rate = row.warmup_steps, 0.0
-  if task == "mnli":
-    c.data.eval_splits = ("dev", "dev_mismatched")
   if task == "squad2":
     c.head.kind = "conditional_span"
   return c

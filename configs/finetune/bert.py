@@ -12,7 +12,7 @@ MRPC accuracy 86.7, SST-2 92.7, SQuAD 1.1 80.8 EM and 88.5 F1, SWAG 81.6, CoNLL-
 
 from typing import NamedTuple
 
-from configs import base
+from configs.finetune import recipe
 
 
 class Row(NamedTuple):
@@ -31,13 +31,6 @@ TASKS = dict.fromkeys(("cola", "sst2", "mrpc", "stsb", "qqp", "mnli", "qnli", "r
 
 def get_config(task: str = "mrpc"):
   """Returns the recipe of a task: a key of TASKS."""
-  if task not in TASKS:
-    raise ValueError(f"configs/finetune/bert.py has no task {task!r}; use one of {', '.join(TASKS)}")
-  row = TASKS[task]
-  c = base.get_config("task")
-  c.data.task = task
-  c.batch_size, c.epochs, c.length = row.batch_size, row.epochs, row.length
-  c.optimizer.learning_rate = row.learning_rate
-  if task == "mnli":
-    c.data.eval_splits = ("dev", "dev_mismatched")
+  c, row = recipe("bert", TASKS, task)
+  c.epochs = row.epochs
   return c

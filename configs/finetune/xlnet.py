@@ -11,7 +11,7 @@ STS-B 91.8, IMDB error 3.79, Yelp-5 error 27.8; options of RACE are independent 
 
 from typing import NamedTuple
 
-from configs import base
+from configs.finetune import recipe
 
 
 class Row(NamedTuple):
@@ -36,18 +36,11 @@ TASKS = {
 
 def get_config(task: str = "race"):
   """Returns the recipe of a task: a key of TASKS."""
-  if task not in TASKS:
-    raise ValueError(f"configs/finetune/xlnet.py has no task {task!r}; use one of {', '.join(TASKS)}")
-  row = TASKS[task]
-  c = base.get_config("task")
-  c.data.task = task
-  c.batch_size, c.steps, c.length = row.batch_size, row.steps, row.length
-  c.optimizer.learning_rate = row.learning_rate
+  c, row = recipe("xlnet", TASKS, task)
+  c.steps = row.steps
   c.optimizer.warmup_steps, c.optimizer.warmup_rate = row.warmup_steps, 0.0
   c.optimizer.shifted = True
   c.optimizer.layer_decay = row.layer_decay
-  if task == "mnli":
-    c.data.eval_splits = ("dev", "dev_mismatched")
   if task in ("squad1", "squad2"):
     c.head.kind = "conditional_span"
     c.data.n_best, c.data.max_answer_length = 5, 64  # run_squad.py's

@@ -23,8 +23,9 @@ def corpus(tmp_path_factory):
   return open_corpus(tmp_path_factory.mktemp("corpus"), LENGTHS, shards=3, block=64, vocab_size=50_000)
 
 
-def source(corpus, length=64, batch_size=8, seed=3, tokenizer=TOKENIZER, **options):
-  return StreamSource(corpus, tokenizer, length, batch_size, seed, **options)
+def source(corpus, length=64, batch_size=8, seed=3, tokenizer=TOKENIZER, reuse_len=None, **options):
+  reuse_len = length // 2 if reuse_len is None else reuse_len
+  return StreamSource(corpus, tokenizer, length, batch_size, reuse_len, seed, **options)
 
 
 def equal(a, b):
@@ -45,17 +46,17 @@ def plain_rows(rows, epoch, step):
     data, sents, docs = ([*values[own]][:: -1 if backward else 1] for values in (tokens, sentences, documents))
     number = (epoch * len(rows) + step) * rows.batch_size + place
     bits = [int(word) for word in philox.draw(philox.Key(rows.seed, rows.stage, 3), number, np.arange(3))]
-    begin = (step + 1) * rows.advance
-    room = rows.length - rows.advance - 3
-    known = range(begin - rows.advance - max(rows.length, rows.mem_len), begin + room)
+    begin = (step + 1) * rows.reuse_len
+    room = rows.length - rows.reuse_len - 3
+    known = range(begin - rows.reuse_len - max(rows.length, rows.mem_len), begin + room)
     (a_begin, a_end), (b_begin, b_end) = plain_split(sents, begin, room, known, bits, rows.random_rate, backward)
-    reuse, a, b = slice(begin - rows.advance, begin), slice(a_begin, a_end), slice(b_begin, b_end)
+    reuse, a, b = slice(begin - rows.reuse_len, begin), slice(a_begin, a_end), slice(b_begin, b_end)
     ids = [docs[i] for part in (reuse, a) for i in range(part.start, part.stop)]
     ids += [ids[-1], *docs[b], docs[b][-1], docs[b][-1]]
     sep = TOKENIZER.sep_id
     yield {
       "tokens": [*data[reuse], *data[a], sep, *data[b], sep, TOKENIZER.cls_id],
-      "segment_ids": [0] * (rows.advance + a_end - a_begin + 1) + [1] * (b_end - b_begin + 1) + [2],
+      "segment_ids": [0] * (rows.reuse_len + a_end - a_begin + 1) + [1] * (b_end - b_begin + 1) + [2],
       "document_ids": [1 + epoch * len(LENGTHS) + i for i in ids],
       "backward": bool(backward),
       "sequence_ids": [1] * rows.length,
@@ -116,7 +117,7 @@ def test_rows_are_the_originals(corpus, monkeypatch, options, blocks):
           assert made[name][place].tolist() == values, (name, epoch, step, place)
   # Another step would not fit: the lane's rest is shorter than a row.
   length = rows._text.num_tokens // rows.lanes
-  assert rows.length <= length - (len(rows) - 1) * rows.advance < rows.length + rows.advance
+  assert rows.length <= length - (len(rows) - 1) * rows.reuse_len < rows.length + rows.reuse_len
 
 
 def test_types(corpus):
@@ -332,9 +333,10 @@ def test_evaluation_of_very_little_text(tmp_path):
 @pytest.mark.parametrize(
   ("options", "message"),
   [
-    ({"reuse_len": 60}, r"reuse_len=60 does not fit length=64: .* it lies in 1 … 59, or is 0"),
+    ({"reuse_len": 60}, r"reuse_len=60 does not fit length=64: .* it lies in 1 … 59$"),
+    ({"reuse_len": 0}, "reuse_len=0 does not fit"),
     ({"reuse_len": -1}, "reuse_len=-1 does not fit"),
-    ({"length": 8}, "reuse_len=0 does not fit length=8"),
+    ({"length": 8}, "reuse_len=4 does not fit length=8"),
     ({"batch_size": 7}, "batch_size=7 is odd"),
     ({"batch_size": 0}, "batch_size=0 must be at least 1"),
     ({"seed": 1 << 32}, "must lie in"),

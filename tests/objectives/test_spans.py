@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from objectives import spans
+from objectives import ngrams, spans
 
 LENGTH = 60
 
@@ -28,7 +28,7 @@ def walk(key, starts, candidate, goal, unit, max_span, alpha, beta):
   length = len(starts)
   turns = -(-length // (1 + alpha // beta))
   size_key, place_key = jax.random.split(key)
-  sizes = np.asarray(spans.draw_sizes(size_key, turns, max_span))
+  sizes = np.asarray(ngrams.draw(size_key, jnp.full(turns, max_span), max_span, "short"))
   places = np.asarray(jax.random.uniform(place_key, (turns,)))
   mask, left, here, turn = np.zeros(length, bool), goal, 0, 0
   while here < length and left > 0:
@@ -81,7 +81,7 @@ def runs(mask: np.ndarray) -> list[tuple[int, int, int]]:
 
 
 def test_sizes_are_drawn_with_probability_one_over_n():
-  sizes = np.asarray(spans.draw_sizes(jax.random.key(0), 20000, 5))
+  sizes = np.asarray(ngrams.draw(jax.random.key(0), jnp.full(20000, 5), 5, "short"))
   expected = 1 / np.arange(1, 6) / (1 / np.arange(1, 6)).sum()
   counts = np.bincount(sizes, minlength=6)[1:]
   assert len(counts) == 5
