@@ -5,13 +5,12 @@ from collections.abc import Callable
 
 import jax
 from absl import app, flags, logging
-from ml_collections import ConfigDict, config_flags
+from ml_collections import ConfigDict
 
+from training import run_flags
 from training.aftermath import hush
 from training.checkpoint import saved_steps
 from training.memory import keep_freed_memory
-
-HINT = " (every field is in configs/base.py; --help shows an example)"
 
 
 def run(doc: str, train: Callable[[ConfigDict, str], None]) -> None:
@@ -22,7 +21,7 @@ def run(doc: str, train: Callable[[ConfigDict, str], None]) -> None:
     doc: what --help prints.
     train: (config, workdir) → None.
   """
-  define(flags.FLAGS)
+  run_flags.define(flags.FLAGS)
 
   def main(argv: list[str]) -> None:
     del argv
@@ -39,13 +38,6 @@ def run(doc: str, train: Callable[[ConfigDict, str], None]) -> None:
       raise interrupted(flags.FLAGS.workdir) from None
 
   app.run(main, flags_parser=lambda argv: parse(argv, doc))
-
-
-def define(values: flags.FlagValues) -> None:
-  """Defines the flags."""
-  config_flags.DEFINE_config_file("config", None, "A recipe: FILE.py[:VARIANT].", values, lock_config=True)
-  flags.DEFINE_string("workdir", None, "Where the run lives.", values)
-  flags.DEFINE_bool("distributed", False, "Join the processes of a cluster into one run.", values)
 
 
 def join_cluster() -> None:
@@ -68,37 +60,16 @@ def parse(argv: list[str], doc: str) -> list[str]:
   if {"--help", "-h", "-help", "--helpfull"} & set(argv):
     print(doc)
     raise SystemExit(0)
-  first = [argument for argument in argv[1:] if argument.startswith(("--config=", "-config="))]
-  rest = [argument for argument in argv[1:] if argument not in first]
   try:
-    left = flags.FLAGS([argv[0], *first, *rest])[1:]
-  except IndexError as error:
-    indexed = " ".join(argument for argument in rest if "[" in argument)
-    raise fail(f"{indexed}: the recipe has no such entry ({error})", HINT) from None
-  except (AttributeError, KeyError) as error:  # ml_collections' ways to say so, one within the other
-    raise fail(f"unknown field {innermost(error)}".replace("\nDid", "; did"), HINT) from None
-  except (flags.Error, ValueError, TypeError, OSError) as error:
-    raise fail(error, HINT) from None
-  if left:
-    raise fail(f"{left[0]!r} is no flag; write --{left[0].lstrip('-')} if it is meant as one", HINT)
-  for name in ("config", "workdir"):
-    if flags.FLAGS[name].value is None:
-      raise fail(f"--{name} is required, e.g. python train.py --config=configs/quickstart.py:bert --workdir=runs/first")
+    run_flags.read(argv, flags.FLAGS)
+  except ValueError as error:
+    raise fail(error) from None
   return argv[:1]
 
 
-def innermost(error: Exception) -> str:
-  """Returns what an error says that may wrap another one; a KeyError's text would be quoted once more each time."""
-  reason = error.args[0] if error.args else error
-  return innermost(reason) if isinstance(reason, Exception) and reason is not error else str(reason)
-
-
-def fail(reason, hint: str = "") -> SystemExit:
+def fail(reason) -> SystemExit:
   """Prints a user's mistake as one line; returns what to raise."""
-  lines = str(reason).strip().splitlines()
-  if "Traceback" in str(reason):  # a recipe's own error, wrapped by the flag parser: its last line says what is wrong
-    lines = lines[-1:]
-  print("error:", " ".join(" ".join(lines).split()) + hint, file=sys.stderr)
+  print("error:", run_flags.one_line(reason), file=sys.stderr)
   return SystemExit(1)
 
 

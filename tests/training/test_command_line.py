@@ -9,7 +9,7 @@ import pytest
 from absl import flags
 
 from tests.training.toy_runs import ENV, command, newest
-from training import command_line
+from training import command_line, run_flags
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def parse(monkeypatch, capsys, *arguments) -> str:
   """Parses a command line with a mistake in it; returns the one line that says so."""
   monkeypatch.setattr(command_line.flags, "FLAGS", flags.FlagValues())
   monkeypatch.setattr(sys, "argv", ["train.py", *arguments])  # config_flags looks there
-  command_line.define(command_line.flags.FLAGS)
+  run_flags.define(command_line.flags.FLAGS)
   with pytest.raises(SystemExit) as stopped:
     command_line.parse(sys.argv, "help")
   assert stopped.value.code == 1
