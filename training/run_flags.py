@@ -1,5 +1,6 @@
 """The flags of a run and how they are read: without JAX, so that a tool that starts runs can read them, too."""
 
+import sys
 from collections.abc import Sequence
 
 from absl import flags
@@ -10,11 +11,18 @@ HINT = " (every field is in configs/base.py; --help shows an example)"
 
 def define(values: flags.FlagValues, argv: Sequence[str] | None = None) -> None:
   """Defines the flags in `values`; those of the config's fields come from `argv`, by default the process's own."""
+  argv = recipe_first(sys.argv if argv is None else argv)
   config_flags.DEFINE_config_file(
-    "config", None, "A recipe: FILE.py[:VARIANT].", values, lock_config=True, sys_argv=argv and list(argv)
+    "config", None, "A recipe: FILE.py[:VARIANT].", values, lock_config=True, sys_argv=argv
   )
   flags.DEFINE_string("workdir", None, "Where the run lives.", values)
   flags.DEFINE_bool("distributed", False, "Join the processes of a cluster into one run.", values)
+
+
+def recipe_first(argv: Sequence[str]) -> list[str]:
+  """Returns a command line with --config before what changes its fields, wherever it stood."""
+  name, *arguments = argv
+  return [name, *sorted(arguments, key=lambda argument: not argument.startswith(("--config=", "-config=")))]
 
 
 def read(argv: Sequence[str], values: flags.FlagValues) -> None:
@@ -23,12 +31,11 @@ def read(argv: Sequence[str], values: flags.FlagValues) -> None:
   Raises:
     ValueError: a mistake, in one line.
   """
-  first = [argument for argument in argv[1:] if argument.startswith(("--config=", "-config="))]
-  rest = [argument for argument in argv[1:] if argument not in first]
+  argv = recipe_first(argv)
   try:
-    left = values([argv[0], *first, *rest])[1:]
+    left = values(argv)[1:]
   except IndexError as error:
-    indexed = " ".join(argument for argument in rest if "[" in argument)
+    indexed = " ".join(argument for argument in argv if "[" in argument)
     raise ValueError(f"{indexed}: the recipe has no such entry ({error}){HINT}") from None
   except (AttributeError, KeyError) as error:  # ml_collections' ways to say so, one within the other
     raise ValueError(one_line(f"unknown field {innermost(error)}".replace("\nDid", "; did")) + HINT) from None

@@ -38,6 +38,14 @@ def test_a_missing_flag_is_asked_for(tmp_path, monkeypatch, capsys, missing):
   assert line.startswith(f"error: --{missing} is required, e.g. python train.py --config=")
 
 
+def test_the_recipe_may_stand_anywhere():
+  argv = ["train.py", "--config.steps=7", "--workdir=x", "--config=tests/training/toy_config.py"]
+  values = flags.FlagValues()
+  run_flags.define(values, argv)
+  run_flags.read(argv, values)
+  assert values["config"].value.steps == 7
+
+
 def parse(monkeypatch, capsys, *arguments) -> str:
   """Parses a command line with a mistake in it; returns the one line that says so."""
   monkeypatch.setattr(command_line.flags, "FLAGS", flags.FlagValues())
