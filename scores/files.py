@@ -212,6 +212,12 @@ def read_tags(path: str | pathlib.Path) -> list[tuple[str, ...]]:
   return sentences
 
 
+def write_lines(path: str | pathlib.Path, ids: Iterable[str], records: Iterable[Mapping[str, object]]) -> None:
+  """Writes JSON lines: each record, behind its `id`."""
+  rows = [{"id": key} | dict(one) for key, one in zip(ids, records, strict=True)]
+  _write(path, "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows))
+
+
 def read_lines(path: str | pathlib.Path) -> dict[str, Prediction]:
   """Predictions by id of JSON lines: `id`, `prediction` and, if there, `probabilities` (of each label)."""
   result = {}

@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 import train
 from configs import base
+from data.tasks.table import TASKS, Task
 from tests.runs import series
 
 FIXTURES = pathlib.Path(__file__).parent / "fixtures"
@@ -42,6 +43,58 @@ def record(kind: str, rng: random.Random) -> dict:
   answer = {"text": words[first], "answer_start": len(" ".join(words[:first])) + (first > 0)}
   impossible = rng.random() < 0.3
   return {"question": "the", "context": text, "answers": [] if impossible else [answer], "is_impossible": impossible}
+
+
+def write_official(folder: pathlib.Path, name: str, count: int = 24) -> pathlib.Path:
+  """Writes a task of data.tasks.table in the layout of its official files; test splits have no labels."""
+  splits = {"train": (count, 0), "dev": (9, 2), "dev_mismatched": (5, 3), "test": (7, 4), "test_mismatched": (3, 5)}
+  task = TASKS[name]
+  for split, (some, seed) in splits.items():
+    if split in task.files:
+      rng = random.Random(seed)
+      records = [record(task.kind, rng) for _ in range(some)]
+      _LAYOUTS[task.layout](folder / task.folder / task.files[split][0], task, records, not split.startswith("test"))
+  return folder
+
+
+def _table(path: pathlib.Path, task: Task, records: list[dict], labelled: bool) -> None:
+  of = {"few": "neutral", "many": "entailment"}
+  rows = [["index", *task.texts, *[task.label] * labelled]]
+  for i, one in enumerate(records):
+    first, *more = one["sentence"].split()
+    label = of.get(one["label"], one["label"])
+    rows.append([f"{10 + i}", first, " ".join(more), *[str(label)] * labelled])
+  _text(path, "".join("\t".join(row) + "\n" for row in rows))
+
+
+def _squad(path: pathlib.Path, task: Task, records: list[dict], labelled: bool) -> None:
+  keys = ("question", "answers", "is_impossible") if labelled else ("question",)
+  paragraphs = [
+    {"context": one["context"], "qas": [{"id": f"q{i}"} | {key: one[key] for key in keys}]}
+    for i, one in enumerate(records)
+  ]
+  _text(path, json.dumps({"data": [{"title": "t", "paragraphs": paragraphs}]}))
+
+
+def _conll(path: pathlib.Path, task: Task, records: list[dict], labelled: bool) -> None:
+  sentences = [zip(one["words"], one["tags"], strict=True) for one in records]
+  _text(path, "\n".join("".join(f"{word} {tag if labelled else ''}\n" for word, tag in some) for some in sentences))
+
+
+def _race(path: pathlib.Path, task: Task, records: list[dict], labelled: bool) -> None:
+  for i, one in enumerate(records):
+    group = task.groups[i % 2]
+    answers = {"answers": ["ABC"[one["label"]]]} if labelled else {}
+    passage = {"id": f"{group}{i}.txt", "article": one["context"], "questions": ["the _"], "options": [one["options"]]}
+    _text(path / group / f"{i}.txt", json.dumps(passage | answers))
+
+
+def _text(path: pathlib.Path, text: str) -> None:
+  path.parent.mkdir(parents=True, exist_ok=True)
+  path.write_text(text)
+
+
+_LAYOUTS = {"table": _table, "squad": _squad, "conll": _conll, "race": _race}
 
 
 def config(source: pathlib.Path, kind: str, family: str = "bert", **fields) -> ConfigDict:

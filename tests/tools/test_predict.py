@@ -1,10 +1,14 @@
 """Predictions on the command line agree with the run's own evaluation."""
 
+import dataclasses
 import json
 
 import pytest
 
+from data.tasks.table import TASKS
+from scores import files
 from tests import tasks
+from tests.pretrained import heads
 from tools import cli, evaluate, predict
 
 
@@ -32,6 +36,78 @@ def test_what_is_predicted_scores_as_the_run_did(kind, family, tmp_path, call):
   found = json.loads(call(evaluate, *gold))
   name = "accuracy" if kind == "classification" else "exact_match"
   assert found[name] == pytest.approx(evaluated[name], rel=1e-5)
+
+
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+  ("name", "family", "written"),
+  [
+    ("mnli", "bert", ["MNLI-m.tsv"]),
+    ("squad2", "bert", ["nbest_predictions.json", "null_odds.json", "predictions.json"]),
+    pytest.param("stsb", "albert", ["STS-B.tsv"], marks=SLOW),
+    pytest.param("conll2003", "bert", ["conll2003.txt"], marks=SLOW),
+    pytest.param("race", "xlnet", ["race.tsv"], marks=SLOW),
+  ],
+)
+def test_a_split_goes_into_the_leaderboards_files_which_score_as_the_run_did(name, family, written, tmp_path, call):
+  kind = TASKS[name].kind
+  source, run, output = tasks.write_official(tmp_path / "files", name), tmp_path / "run", tmp_path / "out"
+  evaluated = tasks.run(run, tasks.config(source, kind, family, data__task=name, steps=3))[-1]
+  flags = (f"--checkpoint={run}", f"--source={source}", "--batch_size=4")
+  call(predict, *flags, "--split=dev", f"--output={output}")
+  assert sorted(path.name for path in output.iterdir()) == written
+
+  def scored(path, *more) -> dict:
+    gold = (f"--task={name}", f"--gold={source}", f"--predictions={path}", "--json", *more)
+    found = json.loads(call(evaluate, *gold))
+    return {key: value for key, value in found.items() if key in evaluated}
+
+  if kind == "span":
+    more = (f"--null_odds={output / 'null_odds.json'}",)
+    found = scored(output / "nbest_predictions.json", *more)
+    found = scored(output / "nbest_predictions.json", *more, f"--threshold={found['threshold']}")
+    assert predict.threshold_of(run) == evaluated["threshold"]
+  else:
+    found = scored(output / written[0])
+  assert {key: evaluated[key] for key in found} == pytest.approx(found, rel=0.05 if kind == "regression" else 1e-5)
+  assert TASKS[name].main_score in found
+
+  # Test splits have no labels; they are what is predicted if no split is named.
+  if name == "mnli":
+    call(predict, *flags, f"--output={output / 'test'}")
+    assert sorted(path.name for path in (output / "test").iterdir()) == ["MNLI-m.tsv", "MNLI-mm.tsv"]
+    lines = files.read_labels(output / "test" / "MNLI-m.tsv")
+    assert list(lines) == [str(10 + i) for i in range(7)]
+    assert set(lines.values()) <= set(TASKS["mnli"].labels)
+
+
+@pytest.mark.parametrize(
+  ("flags", "said"),
+  [
+    (["--source=files", "--output=out", "--task=rte"], "task rte has the labels entailment, not_entailment, and the "),
+    (["--source=files", "--output=out", "--task=stsb"], "task stsb is regression, and the checkpoint's head classific"),
+    (["--source=files", "--output=out", "--task=mnli", "--texts=a"], "--texts is of a task of your own"),
+    (["--source=files", "--output=MNLI-m.tsv"], "--output=MNLI-m.tsv: name a .jsonl file, or a folder"),
+    (["--input=in.tsv", "--output=out.jsonl"], "--input=in.tsv: name a file of JSON lines"),
+    (
+      ["--source=files", "--output=out", "--task=mnli", "--split", "dev", "test"],
+      "dev, test would all be out/MNLI-m.tsv",
+    ),
+    (["--source=files", "--output=o.jsonl", "--task=mnli"], "test, test_mismatched would all be o.jsonl; give one"),
+  ],
+)
+def test_flags_that_do_not_go_together(flags, said, tmp_path, monkeypatch, capsys):
+  tasks.write_official(tmp_path / "files", "mnli")
+  nli = heads.model("bert", "classification")
+  nli = dataclasses.replace(nli, head=dataclasses.replace(nli.head, labels=TASKS["mnli"].labels))
+  monkeypatch.setattr(predict, "load", lambda path: nli)
+  monkeypatch.chdir(tmp_path)
+  monkeypatch.setattr("sys.argv", ["predict", "--checkpoint=folder", *flags])
+  with pytest.raises(SystemExit, match="1"):
+    cli.run(predict.main)
+  assert said in capsys.readouterr().err
 
 
 def test_a_checkpoint_without_a_head_is_refused(tmp_path, monkeypatch, capsys):
