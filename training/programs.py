@@ -1,5 +1,5 @@
-"""The compiled programs of one stage. Compiled for exactly its declared shapes: any other shape is an error, never a
-recompilation."""
+"""The compiled programs of one stage. Compiled for exactly its declared shapes and dtypes: any other is an error, never
+a recompilation."""
 
 import dataclasses
 import functools
@@ -24,7 +24,7 @@ def shapes_of(batch: Mapping[str, np.ndarray], rows: int) -> Shapes:
 
 
 class ByShape:
-  """A function compiled once for each of some shapes of a batch.
+  """A function compiled once for each of some shapes and dtypes of a batch.
 
   Args:
     compile: batch shapes → the function for them.
@@ -40,15 +40,16 @@ class ByShape:
         self.programs[key] = compile(one)
 
   def __call__(self, *args):
-    """Raises ValueError if the batch has none of the shapes."""
+    """Raises ValueError if the batch has none of the shapes, or other dtypes."""
     key = _key(args[self._batch_at])
     if key not in self.programs:
-      raise ValueError(f"a batch of undeclared shapes: {dict(key)}")
+      said = ", ".join(f"{name} {dtype}{list(shape)}" for name, shape, dtype in key)
+      raise ValueError(f"a batch of undeclared shapes: {said}")
     return self.programs[key](*args)
 
 
 def _key(batch: Mapping) -> tuple:
-  return tuple(sorted((name, x.shape) for name, x in batch.items()))
+  return tuple(sorted((name, x.shape, np.dtype(x.dtype).name) for name, x in batch.items()))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,11 +73,12 @@ class Programs:
 
   def evaluate(self, params: Params, batches: Iterable[Batch]) -> tuple[dict[str, float], list[Outputs]]:
     """Returns the numbers over all of `batches`, each target and each row counted once, and every batch's outputs, on
-    the host."""
-    carry, total, outputs = self.carry(), None, []
+    the host. `batches` is asked for the next one at most a batch ahead of the device, so it can end an evaluation."""
+    carry, total, before, outputs = self.carry(), None, None, []
     for index, batch in enumerate(batches):
       sums, carry, output = self.eval(params, carry, batch, np.int32(index))
-      total = sums if total is None else jax.tree.map(jnp.add, total, sums)
+      jax.block_until_ready(before)
+      before = total = sums if total is None else jax.tree.map(jnp.add, total, sums)
       outputs.append(jax.device_get(output))
     return {name: float(value) for name, value in jax.device_get(step.summary(*total)).items()}, outputs
 

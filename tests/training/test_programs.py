@@ -1,4 +1,4 @@
-"""Programs are compiled for declared shapes alone."""
+"""Programs are compiled for declared shapes and dtypes alone."""
 
 import jax
 import numpy as np
@@ -34,12 +34,28 @@ def test_a_program_is_compiled_once_for_each_shape_and_chosen_by_it():
 
 
 @pytest.mark.parametrize(
-  "other", [batch(3), batch(2, length=4), {"x": batch(2)["x"]}, batch(2) | {"more": np.ones(2, np.float32)}]
+  "other",
+  [
+    batch(3),
+    batch(2, length=4),
+    {"x": batch(2)["x"]},
+    batch(2) | {"more": np.ones(2, np.float32)},
+    batch(2) | {"y": np.ones(2, np.int32)},
+    batch(2) | {"y": np.ones(2, np.float16)},
+  ],
 )
-def test_any_other_shape_is_an_error(other):
+def test_any_other_shape_or_dtype_is_an_error(other):
   call = ByShape(lambda shapes: lambda given: None, [shapes_of(batch(2), 2)], batch_at=0)
-  with pytest.raises(ValueError, match=r"a batch of undeclared shapes: \{.*'x': \(\d, 4\)"):
+  with pytest.raises(ValueError, match=r"a batch of undeclared shapes: .*\bx float32\[\d, 4\]"):
     call(other)
+
+
+def test_two_dtypes_of_one_shape_are_two_programs():
+  whole = batch(2) | {"y": np.ones(2, np.int32)}
+  call = ByShape(
+    lambda shapes: lambda given: shapes["y"].dtype, [shapes_of(batch(2), 2), shapes_of(whole, 2)], batch_at=0
+  )
+  assert [call(whole), call(batch(2))] == [np.int32, np.float32]
 
 
 def test_a_stage_trains_and_evaluates_on_declared_shapes_and_never_compiles_another():
