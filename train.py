@@ -72,10 +72,21 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict], Parts]
     reporter = Reporter(workdir, first, config.steps, config.log_every, schedule)
     at_end.callback(reporter.close)
     at_end.callback(profile.close)
+    due = lambda every, at: at == config.steps or at % every == 0
+    owed = due(config.eval_every, first) and not loop.told_by_first(reporter.evaluated)  # SIGTERM cut it short
+
+    def stop(at: int, badness: float | None = None) -> None:
+      reporter.flush()
+      if at:
+        checkpoints.save(now, badness)
+        checkpoints.wait()
+      saved = f"step {at} is saved in {workdir}" if at else "no step was taken"
+      reporter.say(f"stopped by SIGTERM: {saved}; the same command continues")
+
     for line in [*describe(mesh, stages, parts, now), *settings.notices(config, first)]:
       reporter.say(line)
     for stage in stages:
-      if first >= stage.stop:
+      if first >= stage.stop and not (owed and first == stage.stop):
         continue
       train_shapes, eval_shapes = parts.shapes(stage)
       reporter.say(f"compiling for {' and '.join(map(described, train_shapes))}")
@@ -90,15 +101,18 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict], Parts]
         eval_shapes=eval_shapes,
       )
 
-      def evaluate(params, programs=programs, stage=stage):
+      def evaluate(params, programs=programs, stage=stage) -> dict[str, float] | None:
         with closing(loop.on_mesh(parts.eval_batches(stage), mesh)) as batches:
-          values, outputs = programs.evaluate(params, batches)
-        return values | parts.score(outputs)
+          values, outputs = programs.evaluate(params, preemption.until(batches))
+        return None if preemption.reached() else values | parts.score(outputs)
 
       begin = max(first, stage.start)
+      if owed and not preemption.reached() and (held_out := evaluate(now.params)):
+        reporter.evaluation(begin, held_out)
+        owed = False
+      if preemption.reached():
+        return stop(begin)
       now = programs.enter(now, begins=begin == stage.start)
-      if now.step == 0:
-        reporter.evaluation(0, evaluate(now.params))
       with closing(loop.on_mesh(parts.train_batches(stage, begin), mesh)) as batches:
         reporter.restart()
         for before, batch in zip(range(begin, stage.stop), batches, strict=True):
@@ -108,22 +122,18 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict], Parts]
           reporter.step(at := before + 1, values, parts.flops(*batch["sequence_ids"].shape))
 
           # Evaluate, save, and only then take the next batch.
-          preempted = preemption.reached(at)
-          due = lambda every, at=at: at == config.steps or at % every == 0
           badness = None
-          if due(config.eval_every) and not preempted:
+          if not preemption.reached() and due(config.eval_every, at):
             reporter.flush()
-            held_out = evaluate(now.params)
-            reporter.evaluation(at, held_out)
-            badness = parts.badness(held_out)
-          if due(config.checkpoint_every) or preempted:
+            if held_out := evaluate(now.params):
+              reporter.evaluation(at, held_out)
+              badness = parts.badness(held_out)
+          if preemption.reached():
+            return stop(at, badness)
+          if due(config.checkpoint_every, at):
             reporter.flush()  # the log is never behind a checkpoint
             checkpoints.save(now, badness)
             reporter.restart()
-          if preempted:
-            checkpoints.wait()
-            reporter.say(f"stopped by SIGTERM: step {at} is saved in {workdir}; the same command continues")
-            return
         reporter.flush()
     checkpoints.wait()
     reporter.outcome()

@@ -26,6 +26,14 @@ ROOM_FACTOR, ROOM = 1.5, 32e6
 CARRY = ("exact", "zero")
 
 
+class Manager(ocp.CheckpointManager):
+  """Orbax's, which asks JAX itself whether SIGTERM has come, and would spoil the count of the loop's own questions."""
+
+  def reached_preemption(self, step: int) -> bool:
+    del step
+    return False
+
+
 class Checkpoints:
   """The checkpoints of a workdir, under DIR/checkpoints/STEP.
 
@@ -53,7 +61,7 @@ class Checkpoints:
       policies.append(best)
     # Not max_to_keep with best_fn: that deletes the newest checkpoint when it is not among the best.
     options = ocp.CheckpointManagerOptions(preservation_policy=checkpoint_managers.AnyPreservationPolicy(policies))
-    self._manager = ocp.CheckpointManager(self._folder, options=options)
+    self._manager = Manager(self._folder, options=options)
 
   def save(self, state: TrainState, badness: float | None) -> None:
     """Starts to save the state under its step, once the one before is on disk.

@@ -1,6 +1,9 @@
 """The command line of a run: its flags, and one line for whatever ends it early."""
 
+import os
 import sys
+import threading
+import traceback
 from collections.abc import Callable
 
 import jax
@@ -9,13 +12,20 @@ from ml_collections import ConfigDict
 
 from training import run_flags
 from training.aftermath import hush
-from training.checkpoint import saved_steps
+from training.checkpoint import first_line, saved_steps
 from training.memory import keep_freed_memory
+
+AGAIN = 75  # status (EX_TEMPFAIL) of a process that nothing is wrong with: the same command may go on
+GRACE = 5.0  # seconds that a process which ends early waits for the others to end, too
+
+
+class ConnectionLost(Exception):
+  """The processes of a run do not find each other."""
 
 
 def run(doc: str, train: Callable[[ConfigDict, str], None]) -> None:
   """Calls `train` with what --config and --workdir say, and exits: 0 when it returns, 1 after a mistake or a failure
-  that it reports (ValueError, OSError, FloatingPointError), 130 after Ctrl-C.
+  that it reports (ValueError, OSError, FloatingPointError), 130 after Ctrl-C, 75 when the other processes are gone.
 
   Args:
     doc: what --help prints.
@@ -33,9 +43,20 @@ def run(doc: str, train: Callable[[ConfigDict, str], None]) -> None:
         join_cluster()
       train(flags.FLAGS.config, flags.FLAGS.workdir)
     except (ValueError, OSError, FloatingPointError) as error:
-      raise fail(error) from None
+      raise leave(fail(error)) from None
     except KeyboardInterrupt:
-      raise interrupted(flags.FLAGS.workdir) from None
+      raise leave(interrupted(flags.FLAGS.workdir)) from None
+    except ConnectionLost as error:
+      print("error:", error, file=sys.stderr)
+      raise leave(SystemExit(AGAIN)) from None
+    except Exception as error:
+      if not jax.distributed.is_initialized():
+        raise
+      if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):
+        print(f"error: the run has lost a process, whose own output says why ({first_line(error)})", file=sys.stderr)
+        raise leave(SystemExit(AGAIN)) from None
+      traceback.print_exc()
+      raise leave(SystemExit(1)) from None
 
   app.run(main, flags_parser=lambda argv: parse(argv, doc))
 
@@ -45,14 +66,31 @@ def join_cluster() -> None:
   JAX_COORDINATOR_ADDRESS overrides where they meet.
 
   Raises:
-    ValueError: no cluster is found, or its processes do not meet.
+    ValueError: no cluster is found.
+    ConnectionLost: its processes do not meet.
   """
   try:
     jax.distributed.initialize()
-  except (ValueError, RuntimeError) as error:
+  except ValueError as error:
     raise ValueError(
-      f"--distributed: no cluster to join ({error}); start by srun, by mpirun or on a TPU pod, or without the flag"
+      f"--distributed: no cluster to join ({error}); start by srun, by mpirun, by launch.local or on a TPU pod, or "
+      "without the flag"
     ) from None
+  except RuntimeError as error:
+    raise ConnectionLost(f"--distributed: the processes of the run do not meet ({first_line(error)})") from None
+
+
+def leave(end: SystemExit) -> SystemExit:
+  """Ends this process of several without waiting for the others, who may never come to an end of their own; returns
+  what to raise in a process that is alone."""
+  if jax.distributed.is_initialized():
+    sys.stdout.flush()
+    sys.stderr.flush()
+    farewell = threading.Thread(target=jax.distributed.shutdown, daemon=True)
+    farewell.start()  # it returns when all have come to it
+    farewell.join(GRACE)
+    os._exit(end.code)
+  return end
 
 
 def parse(argv: list[str], doc: str) -> list[str]:

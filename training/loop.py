@@ -2,9 +2,10 @@
 
 import os
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import jax
+import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
@@ -26,23 +27,37 @@ def on_mesh(batches: Iterator[dict], mesh: Mesh) -> Iterator[dict]:
     batches.close()
 
 
+def told_by_first(value: bool) -> bool:
+  """Returns the first process's `value`, on all."""
+  return bool(multihost_utils.broadcast_one_to_all(np.bool_(value)))
+
+
 class Preemption:
-  """Asks the loop to stop after SIGTERM; on several processes all of them agree on the step."""
+  """Asks the loop to stop after SIGTERM. On several processes one that gets it stops all, at the same question: each of
+  them asks at the same places, so questions are counted, wherever they stand."""
 
   def __init__(self):
-    self._asked = False
-    if jax.process_count() == 1:
+    self._asked, self._questions = False, 0
+    if jax.process_count() == 1:  # else JAX listens
       signal.signal(signal.SIGTERM, self._ask)
 
   def _ask(self, signum, frame):
     del signum, frame
     self._asked = True
 
-  def reached(self, step: int) -> bool:
-    """Returns whether to save and stop after `step`."""
-    if jax.process_count() > 1:
-      return multihost_utils.reached_preemption_sync_point(step)
+  def reached(self) -> bool:
+    """Returns whether to stop; once True, always."""
+    if jax.process_count() > 1 and not self._asked:
+      self._questions += 1
+      self._asked = multihost_utils.reached_preemption_sync_point(self._questions)
     return self._asked
+
+  def until(self, batches: Iterable[dict]) -> Iterator[dict]:
+    """Yields batches, the first in any case, until it is time to stop."""
+    for batch in batches:
+      yield batch
+      if self.reached():
+        return
 
 
 class Profile:

@@ -31,9 +31,11 @@ class MetricsLog:
   def __init__(self, folder: str, step: int, write: bool = True):
     self.path = os.path.join(folder, "metrics.jsonl")
     self._file = self._board = None
+    self.evaluated = False  # whether the file holds an evaluation at `step`
     self._began = time.monotonic()
     if write:
       kept = _keep(self.path, step)
+      self.evaluated = any((record["step"], record["split"]) == (step, "eval") for record in kept)
       self._began -= max((record.get("wall_s", 0) for record in kept), default=0)
       self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
       self._board = SummaryWriter(

@@ -58,6 +58,7 @@ class Reporter:
     )
     self._steps, self._every, self._schedule, self._peak = steps, every, schedule, peak_flops()
     self._late = None
+    self.evaluated = self._log.evaluated  # at step `first`, as the first process knows
     self.restart()
 
   def restart(self) -> None:
