@@ -109,6 +109,21 @@ def config(source: pathlib.Path, kind: str, family: str = "bert", **fields) -> C
   return c
 
 
+def changed(config: ConfigDict) -> dict:
+  """The fields of a fine-tuning run that differ from the defaults, by dotted name."""
+  default = dict(flat(base.get_config("task")))
+  return {name: value for name, value in flat(config) if value != default[name]}
+
+
+def flat(config: ConfigDict, before: str = ""):
+  """Yields (dotted name, value) of every field."""
+  for name, value in config.items():
+    if isinstance(value, ConfigDict):
+      yield from flat(value, f"{before}{name}.")
+    else:
+      yield before + name, value
+
+
 STILL = {"model__hidden_dropout": 0.0, "model__attention_dropout": 0.0, "head__dropout": 0.0}
 
 

@@ -3,12 +3,15 @@
 import json
 import re
 import shutil
+import sys
 
 import numpy as np
 import pytest
 
 from pretrained.load import load
 from tests import tasks
+from tests.processes import run_together
+from tests.runs import series
 
 pytestmark = pytest.mark.slow  # compiles for minutes: `make slow`
 
@@ -62,6 +65,22 @@ def test_packed_on_any_mesh_and_in_micro_batches_is_the_same(straight, source, t
   records = tasks.run(tmp_path, tasks.config(source, "choice", **tasks.STILL, **fields), devices)
   np.testing.assert_allclose(losses(records), losses(straight), rtol=1e-4)
   assert records[-1]["accuracy"] == straight[-1]["accuracy"]
+
+
+def test_two_processes_score_every_example_once_as_one_process_does(tmp_path):
+  """Nine questions in batches of six windows: predictions of rows that either process read come together."""
+  source = tasks.write(tmp_path / "files", "span")
+  config = tasks.config(source, "span", **tasks.STILL)
+  alone = tasks.run(tmp_path / "alone", config)
+  fields = [f"--config.{name}={value}" for name, value in tasks.changed(config).items()]
+  command = [sys.executable, "train.py", "--config=configs/base.py:task", f"--workdir={tmp_path / 'two'}", *fields]
+  said = run_together([*command, "--distributed"], tmp_path / "log", timeout=300)
+  assert "parameters on 4 × cpu" in said
+  together = series(tmp_path / "two")
+  assert [record["total"] for record in together if record["split"] == "eval"] == [9] * 2
+  for ours, theirs in zip(together, alone, strict=True):
+    assert ours.pop("split") == theirs.pop("split")
+    assert ours == pytest.approx(theirs, rel=1e-3), ours["step"]
 
 
 def test_a_resumed_run_is_bitwise_the_uninterrupted_one(source, tmp_path):

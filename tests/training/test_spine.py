@@ -6,7 +6,6 @@ import os
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -15,6 +14,7 @@ import jax
 import numpy as np
 import pytest
 
+from tests.processes import run_together
 from tests.training import toy
 from tests.training.toy_runs import ENV, command, newest, run, series
 from training import checkpoint, metrics, settings
@@ -123,24 +123,8 @@ def test_a_checkpoint_resumes_on_another_mesh(whole, tmp_path):
 
 
 def test_two_processes_train_as_one(whole, tmp_path):
-  # What `srun` tells its processes; the address is ours, for no node of that name exists.
-  cluster = {"SLURM_JOB_ID": "1", "SLURM_STEP_NODELIST": "node", "SLURM_NTASKS": "2", "SLURM_LOCALID": "0"}
-  with socket.socket() as free:
-    free.bind(("localhost", 0))
-    cluster["JAX_COORDINATOR_ADDRESS"] = f"localhost:{free.getsockname()[1]}"
-  devices = {"XLA_FLAGS": "--xla_force_host_platform_device_count=2"}
-  with open(tmp_path / "log", "w") as log:
-    processes = [
-      subprocess.Popen(
-        command(tmp_path / "run", "--distributed"),
-        env=ENV | devices | cluster | {"SLURM_PROCID": str(i)},
-        stdout=log,
-        stderr=log,
-      )
-      for i in range(2)
-    ]
-    assert [process.wait(timeout=120) for process in processes] == [0, 0], (tmp_path / "log").read_text()
-  assert "17 parameters on 4 × cpu" in (tmp_path / "log").read_text()
+  said = run_together(command(tmp_path / "run", "--distributed"), tmp_path / "log")
+  assert "17 parameters on 4 × cpu" in said
   close(series(tmp_path / "run"), series(whole), rtol=2e-5)
 
 
