@@ -36,11 +36,11 @@ class Setting(NamedTuple):
 
 SETTINGS = {
   "sst2": Setting(5e-5, 32, 1, examples=8000),
-  "cola": Setting(1e-4, 32, 2),
-  "rte": Setting(1e-4, 16, 2),
-  "mrpc": Setting(1e-4, 16, 2),
-  "stsb": Setting(1e-4, 16, 1),
-  "conll2003": Setting(1e-4, 16, 1, examples=4000),
+  "cola": Setting(1e-4, 32, 1),
+  "rte": Setting(1e-4, 16, 1),
+  "mrpc": Setting(1e-4, 16, 1),
+  "stsb": Setting(1e-4, 16, 1, examples=3000),
+  "conll2003": Setting(1e-4, 16, 1, examples=3000),
 }
 ALIKE = {"b1": 0.9, "b2": 0.999, "eps": 1e-6, "weight_decay": 0.01, "clip": 1.0, "warmup_rate": 0.1}
 

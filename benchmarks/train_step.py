@@ -10,9 +10,7 @@ machine's own rate is that of a large float32 matrix product, measured in every 
 
 import functools
 import json
-import multiprocessing
 import statistics
-import time
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -21,6 +19,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks import train_step_xlnet
+from benchmarks.contender import Contender
 from models.config import ALBERT_SIZES, BERT_SIZES, EncoderConfig
 from models.flops import pretraining_flops
 from models.pretraining import PretrainingModel
@@ -30,7 +29,6 @@ from objectives.masking import MaskingConfig, max_targets
 from objectives.vocabulary import Vocabulary
 from tools import cli
 from training import optimizer, programs, sharding, state
-from training.memory import keep_freed_memory
 from training.optimizer import OptimizerConfig
 from training.schedule import ScheduleConfig
 
@@ -157,49 +155,6 @@ def matmul() -> tuple[Callable[[], None], float]:
   return lambda: product(a, b).block_until_ready(), 2.0 * 1024 * 768 * 3072
 
 
-CONTENDERS = {
-  "ours": ours,
-  "theirs": transformers,
-  "our xlnet": train_step_xlnet.ours,
-  "their xlnet": train_step_xlnet.transformers,
-  "matmul": matmul,
-}
-
-
-class Contender:
-  """A contender in its own process; it works only while it is asked to."""
-
-  def __init__(self, name: str, *arguments):
-    context = multiprocessing.get_context("spawn")
-    self._pipe, theirs = context.Pipe()
-    self._process = context.Process(target=_serve, args=(theirs, name, arguments), daemon=True)
-    self._process.start()
-    self.flops = self._pipe.recv()
-
-  def seconds(self, times: int) -> float:
-    """Returns seconds a step, over `times` steps."""
-    self._pipe.send(times)
-    return self._pipe.recv()
-
-  def close(self) -> None:
-    """Ends the process."""
-    self._pipe.send(0)
-    self._process.join()
-
-
-def _serve(pipe, name: str, arguments: tuple) -> None:
-  if not name.startswith("their"):
-    keep_freed_memory()  # it makes PyTorch slower
-  step, flops = CONTENDERS[name](*arguments)
-  step()  # compile, and fill caches
-  pipe.send(flops)
-  while times := pipe.recv():
-    began = time.perf_counter()
-    for _ in range(times):
-      step()
-    pipe.send((time.perf_counter() - began) / times)
-
-
 def main() -> None:
   parser = cli.parser(__doc__)
   parser.add_argument("--family", choices=[*SIZES], default="bert")
@@ -217,11 +172,13 @@ def main() -> None:
   if flags.mem_len and flags.family != "xlnet":
     raise ValueError(f"--mem_len={flags.mem_len}: {flags.family} has no memory")
   shape = flags.size, flags.rows, flags.length
-  shape, kind = ((*shape, flags.mem_len), " xlnet") if flags.family == "xlnet" else ((flags.family, *shape), "")
-  our, their = ("our" + kind, "their" + kind) if kind else ("ours", "theirs")
-  contenders = {"ours": Contender(our, *shape), "matmul": Contender("matmul")}
+  if flags.family == "xlnet":
+    our, their, shape = train_step_xlnet.ours, train_step_xlnet.transformers, (*shape, flags.mem_len)
+  else:
+    our, their, shape = ours, transformers, (flags.family, *shape)
+  contenders = {"ours": Contender(our, *shape), "matmul": Contender(matmul)}
   if flags.against == "transformers":
-    contenders["theirs"] = Contender(their, *shape)
+    contenders["theirs"] = Contender(their, *shape, ours=False)
   seconds = {name: [] for name in contenders}
   for _ in range(flags.rounds):
     for name, contender in contenders.items():
@@ -229,7 +186,7 @@ def main() -> None:
   for contender in contenders.values():
     contender.close()
   median = {name: statistics.median(values) for name, values in seconds.items()}
-  flops, product_flops = contenders["ours"].flops, contenders["matmul"].flops
+  flops, product_flops = contenders["ours"].known, contenders["matmul"].known
 
   tokens = flags.rows * flags.length
   matmul_rate = product_flops / median["matmul"]
