@@ -36,7 +36,7 @@ def test_each_answer_is_counted_once_with_its_reason(tmp_path, monkeypatch, caps
   cli.run(answers.main)
   lines = capsys.readouterr().out.splitlines()
   assert lines[0].endswith("pieces: 7 answers")
-  assert lines[2:] == [f"  {fates.BEGINS:<22}       2  0.2857", "    e cats  s[at] on a mat."]
+  assert lines[2:] == [f"  {fates.BEGINS:<22}       2  0.2857", "    he cats  s[at] on a mat."]
 
 
 @pytest.mark.parity
