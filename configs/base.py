@@ -80,6 +80,10 @@ def _fine_tune(c: ConfigDict) -> None:
   c.head.dropout = 0.1  # before the last dense layer; an XLNet has hidden_dropout there
   c.head.summary = "last"  # XLNet: how a sequence becomes one vector: last, first, mean, attention
   c.head.projection = True  # XLNet: tanh(dense(·)) over that vector
+  c.head.features = ""  # what a BiLSTM below the head reads: a row of models.features.KINDS; "" = there is none
+  c.head.lstm_layers = 2
+  c.head.lstm_width = 768  # units of each direction
+  c.head.freeze = False  # True: the checkpoint's body stays as it is; only what is above it is trained
 
 
 def _encoder() -> tuple[ConfigDict, ConfigDict, ConfigDict]:

@@ -8,6 +8,8 @@ the body of a scan once.
 import dataclasses
 
 from models.config import EncoderConfig
+from models.features import KINDS, width_of
+from models.head_config import HeadConfig
 from models.primitives import ModelConfig
 from models.xlnet_config import XLNetConfig
 
@@ -45,8 +47,23 @@ def xlnet_flops(config: XLNetConfig, batch: int, length: int, targets: int = 0) 
   return 2 * (all_rows + config.num_layers * distances * width * features + batch * targets * width * config.vocab_size)
 
 
-def task_flops(config: ModelConfig, batch: int, length: int) -> int:
-  """Forward pass of TaskModel's body over `batch` rows of `length` tokens, padding included; heads are left out."""
+def task_flops(config: ModelConfig, head: HeadConfig, batch: int, length: int) -> int:
+  """A training step of TaskModel over `batch` rows of `length` tokens; of heads, only a BiLSTM counts.
+
+  Three times the forward pass, but for what has no gradient: a frozen body, and what it gives a BiLSTM.
+  """
   if isinstance(config, XLNetConfig):
-    return xlnet_flops(dataclasses.replace(config, mem_len=0), batch, length)
-  return encoder_flops(config, batch, length)
+    body = xlnet_flops(dataclasses.replace(config, mem_len=0), batch, length)
+  else:
+    body = encoder_flops(config, batch, length)
+  if head.features == "embeddings":  # no layer of it is run
+    body = 0
+  total = body if head.freeze else 3 * body
+  if head.features:
+    a_feature = 2 * batch * length * 8 * head.lstm_width  # the gates of both directions
+    features = width_of(head.features, config.hidden_size)
+    inputs = features + (head.lstm_layers - 1) * 2 * head.lstm_width
+    total += 3 * a_feature * (inputs + head.lstm_layers * head.lstm_width)
+    if head.freeze and KINDS[head.features].joined != "sum":  # whose weights are learned
+      total -= a_feature * features
+  return total

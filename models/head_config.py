@@ -3,6 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 
+from models.features import KINDS as FEATURES
 from models.summary import KINDS as SUMMARIES
 
 
@@ -34,7 +35,8 @@ class HeadConfig:
   """A fine-tuned model's head.
 
   Raises:
-    ValueError: an unknown kind or summary, labels that a kind needs or has no use for, or a rate outside [0, 1).
+    ValueError: an unknown kind, summary or feature, labels that a kind needs or has no use for, a rate outside [0, 1),
+      or an LSTM of nothing.
   """
 
   kind: str  # one of HEAD_KINDS
@@ -42,6 +44,10 @@ class HeadConfig:
   dropout: float = 0.1  # before the last dense layer (BERT's run_classifier.py); an XLNet has hidden_dropout there
   summary: str = "last"  # XLNet: how a sequence becomes one vector; models.summary.KINDS
   projection: bool = True  # XLNet: tanh(dense(·)) over that vector
+  features: str = ""  # what a BiLSTM below the head reads, of models.features.KINDS; "" = there is none
+  lstm_layers: int = 2
+  lstm_width: int = 768  # units of each direction
+  freeze: bool = False  # the body is not trained: no gradient and no dropout in it
 
   def __post_init__(self):
     object.__setattr__(self, "labels", tuple(self.labels))  # a list, from JSON
@@ -49,6 +55,13 @@ class HeadConfig:
       raise ValueError(f"head.kind={self.kind!r} is not one of {', '.join(HEAD_KINDS)}")
     if self.summary not in SUMMARIES:
       raise ValueError(f"head.summary={self.summary!r} is not one of {', '.join(SUMMARIES)}")
+    if self.features and self.features not in FEATURES:
+      raise ValueError(f"head.features={self.features!r} is not one of {', '.join(FEATURES)}")
+    for name in ("lstm_layers", "lstm_width"):
+      if getattr(self, name) < 1:
+        raise ValueError(f"head.{name} must be at least 1, not {getattr(self, name)}")
+    if self.features and self.is_pooled and (self.summary != "last" or not self.projection):
+      raise ValueError("head.features: the head reads the BiLSTM at the cls piece; leave head.summary and .projection")
     if not 0 <= self.dropout < 1:
       raise ValueError(f"head.dropout must lie in [0, 1), not {self.dropout}")
     if HEAD_KINDS[self.kind].outputs and self.labels:

@@ -13,7 +13,9 @@ import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
 from models.attention import attention_mask
+from models.bilstm import BiLSTM
 from models.encoder import Encoder
+from models.features import Features
 from models.head_config import HeadConfig
 from models.heads import gather_positions
 from models.primitives import Dropout, ModelConfig, dense, split_by_row
@@ -34,10 +36,10 @@ OUTPUTS = {
 
 
 class TaskModel(nn.Module):
-  """A body and a head.
+  """A body and a head, with `head.features` a BiLSTM between them.
 
-  One vector a sequence comes from BERT's pooler over [CLS], or from XLNet's summary of the sequence. Dropout follows
-  it, and it precedes a tagger; a span head has none (BERT's run_squad.py).
+  One vector a sequence comes from BERT's pooler over [CLS], from XLNet's summary of the sequence, or is the BiLSTM's
+  output at the cls piece. Dropout follows it, and it precedes a tagger; a span head has none (BERT's run_squad.py).
   """
 
   config: ModelConfig
@@ -47,12 +49,15 @@ class TaskModel(nn.Module):
     config = self.config
     if self.is_xlnet:
       self.xlnet = XLNet(dataclasses.replace(config, mem_len=0))  # a task has no segment before it
-      if self.head.is_pooled:
+      if self.head.is_pooled and not self.head.features:
         self.summary = SequenceSummary(config, self.head.summary, self.head.projection)
     else:
       self.encoder = Encoder(config)
-      if self.head.is_pooled:
+      if self.head.is_pooled and not self.head.features:
         self.pooler = dense(config, config.hidden_size)
+    if self.head.features:
+      self.features = Features(self.head.features)
+      self.bilstm = BiLSTM(self.head.lstm_layers, self.head.lstm_width)
     self.dropout = Dropout(self.head.dropout)
     exact = dataclasses.replace(config, dtype="float32")
     if self.head.kind == "conditional_span":
@@ -63,6 +68,11 @@ class TaskModel(nn.Module):
   @property
   def is_xlnet(self) -> bool:
     return isinstance(self.config, XLNetConfig)
+
+  @property
+  def body(self) -> str:
+    """What the body is called in the parameters."""
+    return "xlnet" if self.is_xlnet else "encoder"
 
   def __call__(
     self,
@@ -107,11 +117,22 @@ class TaskModel(nn.Module):
     sequence_ids: Int[Array, "batch length"],
     deterministic: bool = True,
   ) -> Float[Array, "batch length width"]:
-    """The last hidden vectors (`apply(..., method="hidden")`)."""
+    """What the head reads: the body's last hidden vectors, or the BiLSTM's (`apply(..., method="hidden")`)."""
+    head = self.head
+    options = {
+      "deterministic": deterministic or head.freeze,
+      "every_layer": head.features not in ("", "last"),
+    }
     if self.is_xlnet:
-      visible = attention_mask(sequence_ids)
-      return self.xlnet(tokens, segment_ids, visible=visible, deterministic=deterministic).content
-    return self.encoder(tokens, segment_ids, sequence_ids, deterministic=deterministic)
+      hidden = self.xlnet(tokens, segment_ids, visible=attention_mask(sequence_ids), **options).content
+    else:
+      hidden = self.encoder(tokens, segment_ids, sequence_ids, **options)
+    if head.freeze:
+      hidden = jax.lax.stop_gradient(hidden)
+    if not head.features:
+      return hidden
+    read = self.features(hidden) if options["every_layer"] else hidden  # all states only where they are read
+    return self.bilstm(read, sequence_ids)
 
   def beams(
     self,
@@ -134,6 +155,8 @@ class TaskModel(nn.Module):
     return jnp.full((batch, 1), one, jnp.int32) if cls_positions is None else cls_positions
 
   def _pool(self, hidden, sequence_ids, cls_positions, deterministic) -> Float[Array, "batch sequences width"]:
+    if self.head.features:
+      return self.dropout(gather_positions(hidden, cls_positions), deterministic)
     if not self.is_xlnet:
       pooled = split_by_row(self.pooler(split_by_row(gather_positions(hidden, cls_positions))))
       return self.dropout(jnp.tanh(pooled), deterministic)

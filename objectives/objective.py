@@ -30,12 +30,19 @@ class Objective(NamedTuple):
     loss_fn: (params, carry, batch, key) → (terms, metrics, carry), with dropout. The loss is Σ over terms of
       sum/weight. Corruption is a pure function of (key, clean batch): rows draw from keys folded with `batch["row"]`.
     eval_fn: the same without dropout; gives outputs besides, {} where the host has nothing to score.
+    frozen: modules of the parameters (names at the top of the tree) that stay as they are: no gradient with respect to
+      them is taken, and the optimizer knows nothing of them.
   """
 
   init: Callable[[Array], Params]
   init_carry: Callable[[int], Carry]
   loss_fn: LossFn
   eval_fn: EvalFn
+  frozen: tuple[str, ...] = ()
+
+  def moving(self, params: Params) -> Params:
+    """Returns the parameters that are trained."""
+    return {name: tree for name, tree in params.items() if name not in self.frozen} if self.frozen else params
 
 
 def ratio(total: Array, weight: Array) -> Array:

@@ -105,7 +105,7 @@ def build(config: ConfigDict) -> Parts:
     shapes=lambda stage: declared,
     train_batches=train_batches,
     eval_batches=eval_batches,
-    flops=lambda rows, length: 3 * task_flops(model, rows, length),
+    flops=lambda rows, length: task_flops(model, head, rows, length),
     initial=initial,
     facts=facts(config, checkpoint, examples, model, head, train_source, eval_source, steps),
     save_assets=lambda workdir: checkpoint.tokenizer.save(os.path.join(workdir, TOKENIZER_FOLDER)),

@@ -67,6 +67,8 @@ def write_head(head: HeadConfig, family: types.ModuleType) -> dict:
   Raises:
     ValueError: Hugging Face has no class for such a head.
   """
+  if head.features:
+    raise ValueError(f"Hugging Face has no {family.PREFIX} with a BiLSTM (head.features); --to=bidir keeps it")
   layout = family.HEADS.get(head.kind)
   if layout is None or not layout.architecture:
     raise ValueError(f"Hugging Face has no {family.PREFIX} with a head of kind {head.kind!r}; --to=bidir keeps it")

@@ -12,9 +12,12 @@ import train
 from configs import albert, quickstart, xlnet
 from configs.finetune import albert as finetune_albert
 from configs.finetune import bert as finetune_bert
+from configs.finetune import features as finetune_features
 from configs.finetune import xlnet as finetune_xlnet
 from data.tasks import decode, table
 from models.config import BERT_SIZES, EncoderConfig
+from models.features import KINDS as FEATURES
+from models.head_config import HeadConfig
 from models.xlnet_config import XLNetConfig
 from training import metrics, settings
 
@@ -103,4 +106,17 @@ def test_a_fine_tuning_recipe_builds(name):
 
 def test_every_fine_tuning_file_is_listed():
   files = {path.stem for path in (pathlib.Path(train.__file__).parent / "configs" / "finetune").glob("*.py")}
-  assert files - {"__init__"} == set(FINE_TUNING)
+  assert files - {"__init__", "features"} == set(FINE_TUNING)
+
+
+@pytest.mark.parametrize("row", FEATURES)
+def test_a_feature_based_recipe_builds(row):
+  config = finetune_features.get_config(row)
+  settings.check(config)
+  settings.optimizer_config(config.optimizer, 100)
+  task = table.find_task(config.data.task)
+  head = HeadConfig(task.kind, task.labels, **{name: x for name, x in config.head.items() if name != "kind"})
+  assert (head.features, head.lstm_layers, head.lstm_width, head.freeze) == (row, 2, 768, True)
+  assert f"\n{row} " in finetune_features.__doc__.replace(": ", "\n").replace(", ", "\n")
+  with pytest.raises(ValueError, match=r"configs/finetune/features.py has no row 'all'; use one of embeddings, "):
+    finetune_features.get_config("all")

@@ -19,7 +19,7 @@ class TrainState:
   Attributes:
     step: int32 scalar, optimizer steps done.
     params: float32 parameters.
-    opt_state: the optimizer's.
+    opt_state: the optimizer's, of the parameters that are trained.
     carry: the objective's, split by row with the batch.
   """
 
@@ -32,7 +32,7 @@ class TrainState:
 def init(objective: Objective, optimizer: optax.GradientTransformation, rows: int, seed: int) -> TrainState:
   """Returns the state before the first step, for batches of `rows` rows. Traceable."""
   params = objective.init(jax.random.fold_in(jax.random.key(seed), 0))
-  return TrainState(jnp.int32(0), params, optimizer.init(params), objective.init_carry(rows))
+  return TrainState(jnp.int32(0), params, optimizer.init(objective.moving(params)), objective.init_carry(rows))
 
 
 def shardings(abstract: TrainState, mesh: Mesh) -> TrainState:

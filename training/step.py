@@ -34,14 +34,14 @@ def train_step(
   """
   key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), TRAIN), state.step)
   batch = number_rows(batch)
+  moving = objective.moving(state.params)
+  loss_fn = lambda moving, *rest: objective.loss_fn(state.params | moving, *rest)
   if accumulate == 1:
-    gradients, (terms, metrics, carry) = gradient(objective.loss_fn, state.params, state.carry, batch, key)
+    gradients, (terms, metrics, carry) = gradient(loss_fn, moving, state.carry, batch, key)
   else:
-    gradients, (terms, metrics, carry) = accumulated_gradient(
-      objective.loss_fn, state.params, state.carry, batch, key, accumulate
-    )
-  updates, opt_state = optimizer.update(gradients, state.opt_state, state.params)
-  params = optax.apply_updates(state.params, updates)
+    gradients, (terms, metrics, carry) = accumulated_gradient(loss_fn, moving, state.carry, batch, key, accumulate)
+  updates, opt_state = optimizer.update(gradients, state.opt_state, moving)
+  params = state.params | optax.apply_updates(moving, updates)
   values = summary(terms, metrics)
   values["gradient_norm"] = optax.tree.norm(gradients)
   values["tokens"] = (batch["sequence_ids"] > 0).sum()

@@ -1,5 +1,7 @@
 """Heads on both kinds of body: packed rows give what single ones do, and a conditional end follows its start."""
 
+import dataclasses
+
 import flax.traverse_util
 import jax
 import jax.numpy as jnp
@@ -59,10 +61,19 @@ def arrays(batch: dict) -> dict[str, jax.Array]:
   return {name: jnp.asarray(x, bool if name == "allowed" else jnp.int32) for name, x in batch.items()}
 
 
-@pytest.mark.parametrize("family", CONFIGS)
-@pytest.mark.parametrize("kind", HEAD_KINDS)
-def test_packed_equals_alone(family, kind):
-  one, cls_last = head(kind), family == "xlnet"
+BILSTM = {"features": "weighted_sum_all", "lstm_layers": 1, "lstm_width": 4}
+CASES = [(kind, family, {}) for kind in HEAD_KINDS for family in CONFIGS] + [
+  ("tagging", "bert", BILSTM),
+  ("span", "albert", BILSTM | {"features": "last"}),
+  ("classification", "albert", BILSTM | {"features": "embeddings", "lstm_layers": 2}),
+  ("choice", "xlnet", BILSTM | {"features": "second_to_last"}),
+  ("conditional_span", "xlnet", BILSTM),
+]
+
+
+@pytest.mark.parametrize(("kind", "family", "fields"), CASES)
+def test_packed_equals_alone(kind, family, fields):
+  one, cls_last = head(kind, **fields), family == "xlnet"
   model, params = TaskModel(CONFIGS[family], one), parameters(CONFIGS[family], one)
   together = model.apply({"params": params}, **arrays(packed(cls_last)))
   start = 0
@@ -135,6 +146,28 @@ def test_dropout_falls_on_the_pooled_vector_and_not_on_a_span():
     assert bool((still != noisy).any()) == changes
 
 
+@pytest.mark.parametrize("family", CONFIGS)
+@pytest.mark.parametrize("features", ["", "concat_last_four"])
+def test_a_frozen_body_has_neither_gradient_nor_dropout(family, features):
+  layers = {"num_layers": 4, "hidden_dropout": 0.5, "attention_dropout": 0.5}
+  config = dataclasses.replace(CONFIGS[family], **layers)
+  one = head("tagging", dropout=0.0, freeze=True, **BILSTM | {"features": features})
+  model, params = TaskModel(config, one), parameters(config, one)
+  rows = {name: arrays(packed(family == "xlnet"))[name] for name in ("tokens", "segment_ids", "sequence_ids")}
+  rngs = {"dropout": jax.random.key(0)}
+
+  def total(params):
+    logits = model.apply({"params": params}, **rows, deterministic=False, rngs=rngs)
+    return jnp.sin(logits).sum(), logits
+
+  gradients, noisy = jax.jit(jax.grad(total, has_aux=True))(params)
+  np.testing.assert_allclose(noisy, model.apply({"params": params}, **rows), atol=1e-5)
+  for module, tree in gradients.items():
+    moves = [bool((x != 0).any()) for x in jax.tree.leaves(tree)]
+    assert not any(moves) if module == model.body else all(moves), module
+  assert gradients.keys() == {model.body, "tagger"} | ({"bilstm"} if features else set())
+
+
 def test_bfloat16_gives_float32_logits():
   for kind in HEAD_KINDS:
     config = tiny_xlnet.config(dtype="bfloat16")
@@ -154,6 +187,9 @@ def test_bfloat16_gives_float32_logits():
     ({"kind": "tagging", "labels": ("a", "a")}, "names a label twice"),
     ({"kind": "span", "dropout": 1.0}, r"head\.dropout must lie in \[0, 1\)"),
     ({"kind": "span", "summary": "median"}, r"head\.summary='median' is not one of"),
+    ({"kind": "span", "features": "first"}, r"head\.features='first' is not one of embeddings, second_to_last, last"),
+    ({"kind": "span", "features": "last", "lstm_width": 0}, r"head\.lstm_width must be at least 1, not 0"),
+    ({"kind": "choice", "features": "last", "projection": False}, r"leave head\.summary and \.projection"),
   ],
 )
 def test_heads_that_cannot_be(fields, said):
