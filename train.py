@@ -142,8 +142,10 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict], Parts]
 
 def describe(mesh: Mesh, stages: list[Stage], parts: Parts, now: state.TrainState) -> list[str]:
   """Returns the lines that say what is about to run."""
-  count = sum(x.size for x in jax.tree.leaves(now.params))
-  lines = [f"{count:,} parameters on {mesh.size} × {jax.devices()[0].device_kind}, mesh {dict(mesh.shape)}"]
+  count = lambda params: sum(x.size for x in jax.tree.leaves(params))
+  trained = f", {count(parts.objective.moving(now.params)):,} of them trained," if parts.objective.frozen else ""
+  devices = f"{mesh.size} × {jax.devices()[0].device_kind}, mesh {dict(mesh.shape)}"
+  lines = [f"{count(now.params):,} parameters{trained} on {devices}"]
   for stage in stages:
     largest = parts.shapes(stage)[0][-1]
     flops = parts.flops(*largest["sequence_ids"].shape) / 1e9
