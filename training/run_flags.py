@@ -1,5 +1,6 @@
 """The flags of a run and how they are read: without JAX, so that a tool that starts runs can read them, too."""
 
+import re
 import sys
 from collections.abc import Sequence
 
@@ -60,5 +61,5 @@ def one_line(reason) -> str:
   """Returns a mistake's text as one line."""
   lines = str(reason).strip().splitlines()
   if "Traceback" in str(reason):  # a recipe's own error, wrapped by the flag parser: its last line says what is wrong
-    lines = lines[-1:]
+    lines = [re.sub(r"^\w+(Error|Exception): ", "", lines[-1])]
   return " ".join(" ".join(lines).split())
