@@ -8,6 +8,7 @@ and tokenizer/. SIGTERM saves a checkpoint and exits with status 0. With --distr
 Open MPI, Kubernetes or a TPU pod starts are one run.
 """
 
+import functools
 from collections.abc import Callable
 from contextlib import ExitStack, closing
 
@@ -41,6 +42,8 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict], Parts]
   mesh = sharding.make_mesh(sharding.MeshConfig(**config.mesh))
   parts = build(config)
   stages, config = parts.stages, settings.with_facts(config, parts.facts)
+  sharding.check_model(config.model.num_heads, config.model.intermediate_size, mesh)
+  local = functools.partial(sharding.local_rows, mesh)
   for stage in stages:
     for shapes in parts.shapes(stage)[0]:
       sharding.check_rows("batch_size", shapes["sequence_ids"].shape[0], mesh, config.accumulate)
@@ -102,7 +105,7 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict], Parts]
       )
 
       def evaluate(params, programs=programs, stage=stage) -> dict[str, float] | None:
-        with closing(loop.on_mesh(parts.eval_batches(stage), mesh)) as batches:
+        with closing(loop.on_mesh(parts.eval_batches(stage, local), mesh)) as batches:
           values, outputs = programs.evaluate(params, preemption.until(batches))
         return None if preemption.reached() else values | parts.score(outputs)
 
@@ -113,7 +116,7 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict], Parts]
       if preemption.reached():
         return stop(begin)
       now = programs.enter(now, begins=begin == stage.start)
-      with closing(loop.on_mesh(parts.train_batches(stage, begin), mesh)) as batches:
+      with closing(loop.on_mesh(parts.train_batches(stage, begin, local), mesh)) as batches:
         reporter.restart()
         for before, batch in zip(range(begin, stage.stop), batches, strict=True):
           profile.before(before)

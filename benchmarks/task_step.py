@@ -18,6 +18,7 @@ import tempfile
 from collections.abc import Callable
 
 import jax
+import numpy as np
 
 from benchmarks.contender import Contender
 from configs import base
@@ -42,7 +43,7 @@ def ours(work: str, folder: str, task: str, source: str, batch_size: int, batche
   )
   now = state.create(parts.objective, tx, batch_size, 0, mesh)
   now = [now.replace(params=parts.initial(now.params))]
-  train = loop.on_mesh(parts.train_batches(stage, 0), mesh)
+  train = loop.on_mesh(parts.train_batches(stage, 0, np.arange), mesh)
 
   def fine_tune() -> None:
     for batch in itertools.islice(train, batches):
@@ -50,7 +51,7 @@ def ours(work: str, folder: str, task: str, source: str, batch_size: int, batche
     jax.block_until_ready((now[0], values))
 
   def predict() -> None:
-    with contextlib.closing(loop.on_mesh(parts.eval_batches(stage), mesh)) as some:
+    with contextlib.closing(loop.on_mesh(parts.eval_batches(stage, np.arange), mesh)) as some:
       run.evaluate(now[0].params, itertools.islice(some, examples // batch_size))
 
   return {"fine-tune": (fine_tune, batches * batch_size), "predict": (predict, examples // batch_size * batch_size)}[

@@ -37,8 +37,11 @@ def get_config(family: str = "encoder") -> ConfigDict:
   c.profile_steps = ()  # (first, last): trace steps first..last-1 into WORKDIR/profile
 
   c.mesh = ConfigDict()
-  c.mesh.data = -1  # devices that hold copies of the parameters; -1 = all that remain
+  c.mesh.data = -1  # devices that hold copies of the parameters; -1 = all that remain (of a slice)
   c.mesh.fsdp = 1  # devices that parameters and optimizer state are split over
+  c.mesh.tensor = 1  # devices that attention heads and feed-forward width are split over; they share their rows
+  c.mesh.dcn_data = -1  # TPU slices, joined by a data-centre network, that hold copies; -1 = all that remain
+  c.mesh.dcn_fsdp = 1  # TPU slices that parameters are split over
 
   c.optimizer = ConfigDict()
   c.optimizer.name = "bert_adamw"  # bert_adamw, albert_lamb (the originals': no bias correction), adamw, lamb

@@ -169,7 +169,7 @@ class PairSource:
 
 
 def batches(
-  source: Source, batch_size: int, start: int, stop: int, rows: slice = slice(None)
+  source: Source, batch_size: int, start: int, stop: int, rows: slice | np.ndarray = slice(None)
 ) -> grain.DatasetIterator[Batch]:
   """Iterates over the batches of steps start … stop - 1 of a stage; close() it when done.
 
@@ -178,14 +178,14 @@ def batches(
     batch_size: rows of the global batch; a source that has a batch size of its own is read with that.
     start: the first step, counted within the stage.
     stop: one past the last step.
-    rows: the part of every batch that this process makes.
+    rows: the part of every batch that this process makes, or the numbers of its rows.
   """
   offsets = np.arange(batch_size)[rows]
   return iterate(start, stop, lambda step: source.rows(step * batch_size + offsets))
 
 
 def evaluation_batches(
-  source: Source, batch_size: int, count: int | None = None, rows: slice = slice(None)
+  source: Source, batch_size: int, count: int | None = None, rows: slice | np.ndarray = slice(None)
 ) -> grain.DatasetIterator[Batch]:
   """Iterates over the first epoch once, in at most `count` batches, the same ones each time; close() it when done.
 

@@ -33,7 +33,8 @@ class SelfAttention(nn.Module):
     config = self.config
     heads = (*hidden.shape[:2], config.num_heads, config.hidden_size // config.num_heads)
     query, key, value = (
-      split_by_row(dense(config, config.hidden_size, name)(hidden).reshape(heads)) for name in ("query", "key", "value")
+      split_by_row(dense(config, config.hidden_size, name)(hidden).reshape(heads), tensor=2)
+      for name in ("query", "key", "value")
     )
 
     scores = jnp.einsum("bqhd,bkhd->bhqk", query, key, preferred_element_type=jnp.float32) * heads[-1] ** -0.5
@@ -41,5 +42,5 @@ class SelfAttention(nn.Module):
     probabilities = jax.nn.softmax(scores, axis=-1).astype(value.dtype)
     probabilities = Dropout(config.attention_dropout)(probabilities, deterministic)
 
-    context = split_by_row(jnp.einsum("bhqk,bkhd->bqhd", probabilities, value))
+    context = split_by_row(jnp.einsum("bhqk,bkhd->bqhd", probabilities, value), tensor=2)
     return dense(config, config.hidden_size, "output")(context.reshape(hidden.shape))

@@ -20,7 +20,7 @@ class FeedForward(nn.Module):
 
   @nn.compact
   def __call__(self, hidden: Float[Array, "batch length width"]) -> Float[Array, "batch length width"]:
-    inner = split_by_row(dense(self.config, self.config.intermediate_size, "intermediate")(hidden))
+    inner = split_by_row(dense(self.config, self.config.intermediate_size, "intermediate")(hidden), tensor=2)
     return dense(self.config, self.config.hidden_size, "output")(ACTIVATIONS[self.config.activation](inner))
 
 

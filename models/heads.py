@@ -6,7 +6,7 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from models.attention import MASKED
 from models.config import EncoderConfig
-from models.primitives import ACTIVATIONS, ModelConfig, dense, layer_norm, product
+from models.primitives import ACTIVATIONS, ModelConfig, dense, layer_norm, product, split_by_row
 
 
 def gather_positions(
@@ -40,7 +40,8 @@ def tied_logits(
   bias: Float[Array, " vocab"],
 ) -> Float[Array, "batch targets vocab"]:
   """The word table as output matrix, plus a bias a word: float32 logits, those of slots past vocab_size masked."""
-  logits = product(hidden, word_table.astype(hidden.dtype).T, preferred_element_type="float32") + bias[None, None, :]
+  logits = product(hidden, word_table.astype(hidden.dtype).T, preferred_element_type="float32")
+  logits = split_by_row(logits + bias[None, None, :], tensor=2)
   if config.vocab_slots == config.vocab_size:
     return logits
   return jnp.where((jnp.arange(config.vocab_slots) < config.vocab_size)[None, None, :], logits, MASKED)

@@ -1,5 +1,6 @@
 """The pieces every family shares: dense layers, layer norm, activations and dropout, with BERT's defaults."""
 
+import math
 from collections.abc import Callable
 
 import flax.linen as nn
@@ -20,24 +21,45 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 }
 
 
-def split_by_row(x: Float[Array, "batch ..."]) -> Float[Array, "batch ..."]:
-  """Keeps activations split along the batch over the ambient mesh's "data" and "fsdp" axes; nothing without a mesh.
+def split_by_row(x: Float[Array, "batch ..."], tensor: int | None = None) -> Float[Array, "batch ..."]:
+  """Keeps activations split along the batch over the ambient mesh's "data" and "fsdp"; nothing without a mesh.
 
   Left alone, the compiler may read a kernel that is split over "fsdp" as a wish for tensor parallelism, and send
   activations of the whole batch around instead of gathering the kernel.
+
+  Args:
+    x: activations.
+    tensor: the axis that is split over the mesh's "tensor", if it divides: heads, or the feed-forward's width. None =
+      every device along "tensor" has all of it.
   """
-  axes = tuple(axis for axis in ("data", "fsdp") if axis in jax.sharding.get_abstract_mesh().axis_names)
-  return jax.lax.with_sharding_constraint(x, PartitionSpec(axes)) if axes else x
+  return _placed(x, {0: ("data", "fsdp")} | ({} if tensor is None else {tensor % x.ndim: ("tensor",)}))
 
 
-def whole(x: Float[Array, "..."]) -> Float[Array, "..."]:
+def whole(x: Float[Array, "..."], tensor: int | None = None) -> Float[Array, "..."]:
   """Gathers an array, or its gradient, that may be split over the ambient mesh; nothing without a mesh.
 
   For a parameter that `split_by_row` of the result cannot speak for: from a table that is split on width, the compiler
   would look up a share of each vector of all rows and send that on, and take the table's gradient from the whole
   batch's vectors.
+
+  Args:
+    x: a parameter.
+    tensor: the axis that stays split over "tensor".
   """
-  return x if jax.sharding.get_abstract_mesh().empty else jax.lax.with_sharding_constraint(x, PartitionSpec())
+  return _placed(x, {} if tensor is None else {tensor: ("tensor",)})
+
+
+def _placed(x: Float[Array, "..."], split: dict[int, tuple[str, ...]]) -> Float[Array, "..."]:
+  """Splits the axes of `x` over those axes of the ambient mesh that the compiler sees to, and no others."""
+  mesh = jax.sharding.get_abstract_mesh()
+  if not mesh.auto_axes:
+    return x
+  spec = [None] * x.ndim
+  for axis, names in split.items():
+    names = tuple(name for name in names if name in mesh.auto_axes)
+    if x.shape[axis] % math.prod(mesh.shape[name] for name in names) == 0:
+      spec[axis] = names
+  return jax.lax.with_sharding_constraint(x, PartitionSpec(*spec))
 
 
 def lookup(table: Float[Array, "entries width"], ids: Int[Array, "batch length"]) -> Float[Array, "batch length width"]:

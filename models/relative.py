@@ -109,7 +109,7 @@ class PositionHeads(nn.Module):
     config = self.config
     features = config.num_heads * config.head_width
     kernel = self.param("kernel", initializer(config), (config.hidden_size, features))
-    kernel = whole(kernel.astype(config.dtype))
+    kernel = whole(kernel.astype(config.dtype), tensor=1)
     encoding, signs = distances
     if signs is None:
       return encoding @ kernel
@@ -142,8 +142,10 @@ class RelativeAttention(nn.Module):
     config = self.config
     per_head = (config.num_heads, config.head_width)
     project = lambda name, x: dense(config, per_head[0] * per_head[1], name, use_bias=False)(x)
-    query = split_by_row(project("query", hidden).reshape(*hidden.shape[:2], *per_head))
-    key, value = (split_by_row(project(name, keys).reshape(*keys.shape[:2], *per_head)) for name in ("key", "value"))
+    query = split_by_row(project("query", hidden).reshape(*hidden.shape[:2], *per_head), tensor=2)
+    key, value = (
+      split_by_row(project(name, keys).reshape(*keys.shape[:2], *per_head), tensor=2) for name in ("key", "value")
+    )
     distance_key = PositionHeads(config, name="position")(distances)
     distance_key = distance_key.reshape(*distance_key.shape[:-1], *per_head)
 
@@ -170,7 +172,7 @@ class RelativeAttention(nn.Module):
       if stream.positions is not None:  # a vector of the content sees itself
         context = jnp.where(stream.visible.any(axis=-1)[:, :, None, None], context, jnp.zeros((), context.dtype))
       contexts.append(context)
-    context = split_by_row(jnp.concatenate(contexts, axis=1)).reshape(*hidden.shape[:2], -1)
+    context = split_by_row(jnp.concatenate(contexts, axis=1), tensor=2).reshape(*hidden.shape[:2], -1)
     return dense(config, config.hidden_size, "output", use_bias=False)(context)
 
 

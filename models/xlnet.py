@@ -39,7 +39,7 @@ class FeedForward(nn.Module):
     self, hidden: Float[Array, "batch length width"], deterministic: bool
   ) -> Float[Array, "batch length width"]:
     config = self.config
-    inner = split_by_row(dense(config, config.intermediate_size, "intermediate")(hidden))
+    inner = split_by_row(dense(config, config.intermediate_size, "intermediate")(hidden), tensor=2)
     inner = Dropout(config.ffn_dropout)(ACTIVATIONS[config.activation](inner), deterministic)
     return dense(config, config.hidden_size, "output")(inner)
 

@@ -25,10 +25,9 @@ from models.tasks import TaskModel
 from models.xlnet_config import XLNetConfig
 from objectives import tasks
 from objectives.objective import Batch, Params
-from parts.parts import Parts
+from parts.parts import LocalRows, Parts
 from pretrained.load import Pretrained, load
 from pretrained.transfer import fill
-from training import sharding
 from training.programs import Shapes
 from training.stages import Stage, make_stages
 from training.step import EVAL_SEED
@@ -90,11 +89,11 @@ def build(config: ConfigDict) -> Parts:
   steps = config.steps or math.ceil(config.epochs * train_source.num_units / config.batch_size)
   declared = declared_shapes(train_source), declared_shapes(eval_source)
 
-  def train_batches(stage: Stage, first: int) -> Iterator[Batch]:
-    return packing.batches(train_source, first, stage.stop, sharding.local_rows)
+  def train_batches(stage: Stage, first: int, local: LocalRows) -> Iterator[Batch]:
+    return packing.batches(train_source, first, stage.stop, local)
 
-  def eval_batches(stage: Stage) -> Iterator[Batch]:
-    return packing.evaluation_batches(eval_source, local=sharding.local_rows)
+  def eval_batches(stage: Stage, local: LocalRows) -> Iterator[Batch]:
+    return packing.evaluation_batches(eval_source, local=local)
 
   def initial(params: Params) -> Params:
     return params if config.fresh else fill(params, checkpoint)

@@ -3,9 +3,13 @@
 import dataclasses
 from collections.abc import Callable, Iterator
 
+import numpy as np
+
 from objectives.objective import Batch, Objective, Outputs, Params
 from training.programs import Shapes
 from training.stages import Stage
+
+LocalRows = Callable[[int], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,8 +20,9 @@ class Parts:
     objective: what is predicted, by which model.
     stages: the steps of the run.
     shapes: stage → the declared shapes of its global batches, and of the held-out ones; () = the same.
-    train_batches: (stage, first step) → this process's rows of the batches of the stage's remaining steps.
-    eval_batches: stage → this process's rows of the held-out batches, the same ones every time.
+    train_batches: (stage, first step, local) → this process's rows of the batches of the stage's remaining steps;
+      `local`: how many rows a global batch has → the numbers of those that this process reads.
+    eval_batches: (stage, local) → this process's rows of the held-out batches, the same ones every time.
     flops: (rows, length) of a batch → matrix-product FLOPs of a training step on it by the model's own count.
     initial: fresh parameters → those to start from (a checkpoint's, where the config names one).
     facts: what the data decided, by config field: a resumed run must find the same.
@@ -29,8 +34,8 @@ class Parts:
   objective: Objective
   stages: list[Stage]
   shapes: Callable[[Stage], tuple[list[Shapes], list[Shapes]]]
-  train_batches: Callable[[Stage, int], Iterator[Batch]]
-  eval_batches: Callable[[Stage], Iterator[Batch]]
+  train_batches: Callable[[Stage, int, LocalRows], Iterator[Batch]]
+  eval_batches: Callable[[Stage, LocalRows], Iterator[Batch]]
   flops: Callable[[int, int], float]
   initial: Callable[[Params], Params]
   facts: dict

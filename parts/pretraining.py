@@ -22,10 +22,10 @@ from objectives import plm, pretraining
 from objectives.masking import MaskingConfig, max_targets
 from objectives.objective import Batch, Objective, Params
 from objectives.vocabulary import Vocabulary
-from parts.parts import Parts
+from parts.parts import LocalRows, Parts
 from pretrained.load import load
 from pretrained.transfer import fill, require_family, require_model
-from training import settings, sharding
+from training import settings
 from training.programs import Shapes, shapes_of
 from training.stages import Stage, make_stages
 from training.step import EVAL_SEED
@@ -152,12 +152,12 @@ def build(config: ConfigDict) -> Parts:
     row = eval_source(stage).rows(np.arange(1))  # the held-out split is the smaller one
     return [shapes_of(row, stage.batch_size)], []
 
-  def train_batches(stage: Stage, first: int) -> Iterator[Batch]:
-    rows = sharding.local_rows(stage.batch_size)
+  def train_batches(stage: Stage, first: int, local: LocalRows) -> Iterator[Batch]:
+    rows = local(stage.batch_size)
     return pipeline.batches(train_source(stage), stage.batch_size, first - stage.start, stage.stop - stage.start, rows)
 
-  def eval_batches(stage: Stage) -> Iterator[Batch]:
-    rows = sharding.local_rows(stage.batch_size)
+  def eval_batches(stage: Stage, local: LocalRows) -> Iterator[Batch]:
+    rows = local(stage.batch_size)
     return pipeline.evaluation_batches(eval_source(stage), stage.batch_size, config.eval_batches, rows)
 
   def initial(params: Params) -> Params:

@@ -268,7 +268,7 @@ def levels(needs: np.ndarray, most: int) -> list[int]:
 
 
 def batches(
-  source: TaskSource, start: int, stop: int, local: Callable[[int], slice] = lambda rows: slice(None)
+  source: TaskSource, start: int, stop: int, local: Callable[[int], np.ndarray] = np.arange
 ) -> grain.DatasetIterator[Batch]:
   """Iterates over the batches of training steps start … stop - 1; close() it when done.
 
@@ -281,7 +281,7 @@ def batches(
 
 
 def evaluation_batches(
-  source: TaskSource, count: int | None = None, local: Callable[[int], slice] = lambda rows: slice(None)
+  source: TaskSource, count: int | None = None, local: Callable[[int], np.ndarray] = np.arange
 ) -> grain.DatasetIterator[Batch]:
   """Iterates over all units once, in order (or the first `count` batches); close() it when done."""
   stop = source.num_batches if count is None else min(count, source.num_batches)

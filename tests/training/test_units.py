@@ -5,11 +5,10 @@ import json
 import jax
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec as P
 from tensorboard.backend.event_processing import event_accumulator
 
 from configs import base
-from training import loop, metrics, report, settings, sharding
+from training import loop, metrics, report, settings
 from training.stages import Stage, make_stages
 
 
@@ -70,29 +69,6 @@ def test_a_line_that_is_no_record_ends_the_log(tmp_path, line):
   assert metrics.read(str(tmp_path / "metrics.jsonl")) == [{"step": 1, "split": "train"}]
   metrics.MetricsLog(str(tmp_path), 1).close()
   assert (tmp_path / "metrics.jsonl").read_bytes() == first
-
-
-def test_mesh_sizes_must_make_all_devices():
-  devices = jax.devices()[:4]
-  assert dict(sharding.make_mesh(sharding.MeshConfig(-1, 2), devices).shape) == {"data": 2, "fsdp": 2}
-  for sizes in ((3, 1), (-1, 8), (0, 1), (-1, -1)):
-    with pytest.raises(ValueError, match=r"does not make 4 devices"):
-      sharding.make_mesh(sharding.MeshConfig(*sizes), devices)
-
-
-@pytest.mark.parametrize(
-  ("path", "shape", "spec"),
-  [
-    ("encoder/embeddings/word/embedding", (30522, 768), P(None, "fsdp")),  # on width
-    ("opt_state/1/mu/encoder/embeddings/word/embedding", (30522, 768), P(None, "fsdp")),
-    ("encoder/layers/attention/query/kernel", (12, 768, 768), P(None, "fsdp", None)),  # never the layer axis
-    ("encoder/layers/attention/query/bias", (12, 768), P()),
-    ("encoder/layers/attention/query/kernel", (12, 6, 768), P(None, None, None)),  # does not divide: kept whole
-  ],
-)
-def test_the_table_of_partitions(path, shape, spec):
-  mesh = sharding.make_mesh(sharding.MeshConfig(2, 4), jax.devices()[:8])
-  assert sharding.partition(path, shape, mesh) == spec
 
 
 def test_flatten_names_fields_as_the_command_line_does():

@@ -12,7 +12,7 @@ from ml_collections import ConfigDict
 import train
 from objectives.objective import Objective
 from parts import Parts
-from training import sharding
+from parts.parts import LocalRows
 from training.programs import shapes_of
 from training.stages import Stage, make_stages
 
@@ -39,12 +39,12 @@ def objective() -> Objective:
   return Objective(init, lambda rows: {"seen": jnp.zeros(rows)}, loss_fn, eval_fn)
 
 
-def rows(stage: Stage, at: int) -> dict:
-  """This process's rows of the batch of stage-step `at`."""
+def rows(stage: Stage, at: int, local: LocalRows = np.arange) -> dict:
+  """The rows that `local` says of the batch of stage-step `at`."""
   rng = np.random.default_rng([stage.index, at])
   x = rng.standard_normal((stage.batch_size, WIDTH)).astype(np.float32)
   batch = {"x": x, "y": x.sum(-1), "sequence_ids": np.ones((stage.batch_size, stage.length), np.int32)}
-  return {name: value[sharding.local_rows(stage.batch_size)] for name, value in batch.items()}
+  return {name: value[local(stage.batch_size)] for name, value in batch.items()}
 
 
 def build(config: ConfigDict) -> Parts:
@@ -53,8 +53,10 @@ def build(config: ConfigDict) -> Parts:
     objective=objective(),
     stages=make_stages(config.steps, config.length, config.batch_size, [stage.to_dict() for stage in config.stages]),
     shapes=lambda stage: ([shapes_of(rows(stage, 0), stage.batch_size)], []),
-    train_batches=lambda stage, first: (rows(stage, at) for at in range(first - stage.start, stage.stop - stage.start)),
-    eval_batches=lambda stage: (rows(stage, 10**6 + at) for at in range(config.eval_batches)),
+    train_batches=lambda stage, first, local: (
+      rows(stage, at, local) for at in range(first - stage.start, stage.stop - stage.start)
+    ),
+    eval_batches=lambda stage, local: (rows(stage, 10**6 + at, local) for at in range(config.eval_batches)),
     flops=lambda rows, length: 6.0 * rows * WIDTH**2,
     initial=lambda params: params,
     facts={},
