@@ -9,6 +9,7 @@ import json
 import math
 import os
 import pathlib
+import re
 from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
@@ -201,7 +202,7 @@ def read_tags(path: str | pathlib.Path) -> list[tuple[str, ...]]:
   """The predicted tags, in the last column, of each sentence of a file of columns; -DOCSTART- lines do not count."""
   sentences, tags = [], []
   for number, line in enumerate([*_lines(path), ""], 1):
-    fields = line.split()
+    fields = [field for field in re.split("[ \t]+", line) if field]
     if fields and fields[0] != "-DOCSTART-":
       if len(fields) < 2:
         raise ValueError(f"{path}:{number}: a word without a tag")

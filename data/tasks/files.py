@@ -16,6 +16,8 @@ from typing import Any
 from data.tasks.records import Record
 from data.tasks.table import Task
 
+_LONGEST = 1 << 30  # characters of a field of a CSV file; Python's own limit is 131,072
+
 
 def read_text(path: pathlib.Path) -> str:
   """The text of a file, without a byte-order mark (a note says if there was one).
@@ -44,12 +46,16 @@ def note(text: str) -> None:
 
 def lines(path: pathlib.Path) -> Iterator[tuple[int, str]]:
   """Yields (number, line) of a file, without the line end; blank lines at the end of the file are none."""
-  every = read_text(path).rstrip("\r\n").split("\n")
-  windows = next((i for i, line in enumerate(every, 1) if line.endswith("\r")), None)
-  if windows:
-    note(f"{path}:{windows}: Windows line ends (CRLF), read as plain ones")
-  for i, line in enumerate(every, 1):
-    yield i, line.removesuffix("\r")
+  yield from enumerate(plain_ends(path, read_text(path).rstrip("\r\n")).split("\n"), 1)
+
+
+def plain_ends(path: pathlib.Path, text: str) -> str:
+  """The text with "\n" for Windows' line ends; a note says so if there were any."""
+  first = text.find("\r\n")
+  if first < 0:
+    return text
+  note(f"{path}:{text.count(chr(10), 0, first) + 1}: Windows line ends (CRLF), read as plain ones")
+  return text.replace("\r\n", "\n")
 
 
 def tsv(path: pathlib.Path, task: Task, labelled: bool) -> Iterator[tuple[str, Record]]:
@@ -64,7 +70,9 @@ def csv_rows(path: pathlib.Path, task: Task, labelled: bool) -> Iterator[tuple[s
   advice = "a field with a comma, a quote or a line end is quoted, and a quote in it doubled"
 
   def rows():
-    reader, at = csv.reader(io.StringIO(read_text(path), newline=""), strict=True), 1
+    csv.field_size_limit(_LONGEST)
+    text = plain_ends(path, read_text(path).rstrip("\r\n"))
+    reader, at = csv.reader(io.StringIO(text, newline=""), strict=True), 1
     try:
       for row in reader:
         if row:
@@ -89,6 +97,8 @@ def _rows(
     columns = list(task.header)
   elif missing := [name for name in needed if name not in columns]:
     raise ValueError(f"{path}:{first}: no column {missing[0]!r}; the first line names {', '.join(map(repr, columns))}")
+  if twice := [name for name in (*texts, task.label) if columns.count(name) > 1]:
+    raise ValueError(f"{path}:{first}: two columns {twice[0]!r}; give one of them another name")
   skipped = []
   for i, row in rows:
     if len(row) != len(columns):

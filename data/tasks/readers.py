@@ -7,12 +7,13 @@ and a tab separates, always. Whatever is wrong is named with its file and line.
 import dataclasses
 import json
 import pathlib
+import re
 from collections.abc import Callable, Iterable
 
 from data.tasks import files, tfds_sets
 from data.tasks import tags as tag_schemes
 from data.tasks.examples import Example, TagExample, TextExample
-from data.tasks.records import Record, from_record
+from data.tasks.records import Record, from_record, list_of
 from data.tasks.table import Task
 
 TFDS = "tfds:"
@@ -40,12 +41,12 @@ def read(
     raise ValueError(f"task {task.name} has no split {split!r}; it has {', '.join(task.files)}")
   labelled = not split.startswith("test") if labelled is None else labelled
   if str(source).startswith(TFDS):
-    examples = _from_tfds(task, str(source).removeprefix(TFDS), split, labelled, data_dir)
+    where, examples = source, _from_tfds(task, str(source).removeprefix(TFDS), split, labelled, data_dir)
   else:
     path = find_file(task, pathlib.Path(source), split)
-    examples = read_file(task, path, labelled)
+    where, examples = path if path.is_dir() else f"{path}:1", read_file(task, path, labelled)
   if not examples:
-    raise ValueError(f"{source}: the {split} split of task {task.name} holds no examples")
+    raise ValueError(f"{where}: the {split} split of task {task.name} holds no examples")
   return examples
 
 
@@ -71,8 +72,18 @@ def read_file(task: Task, path: pathlib.Path, labelled: bool = False) -> list[Ex
     ValueError: see `read`.
   """
   if path.suffix == ".jsonl":
-    return _from_records(task, files.json_lines(path), labelled)
-  return _LAYOUTS[task.layout](task, path, labelled)
+    return _distinct(_from_records(task, files.json_lines(path), labelled))
+  return _distinct(_LAYOUTS[task.layout](task, path, labelled))
+
+
+def _distinct(examples: list[Example]) -> list[Example]:
+  """The examples; raises ValueError if two have one id."""
+  seen = {}
+  for example in examples:
+    if (before := seen.setdefault(example.id, example)) is not example:
+      advice = "give each its own, or leave ids out and they are numbered"
+      raise ValueError(f"{example.where}: the id {example.id!r} is also that of {before.where}; {advice}")
+  return examples
 
 
 def with_labels(task: Task, examples: Iterable[Example]) -> Task:
@@ -151,7 +162,7 @@ def _conll(task: Task, path: pathlib.Path, labelled: bool) -> list[Example]:
     sentence.clear()
 
   for i, line in files.lines(path):
-    fields = line.split()
+    fields = [field for field in re.split("[ \t]+", line) if field]  # other white space may be a word
     if not fields or fields[0] == DOCUMENT:
       finish()
       continue
@@ -168,30 +179,40 @@ def _conll(task: Task, path: pathlib.Path, labelled: bool) -> list[Example]:
 def _squad(task: Task, path: pathlib.Path, labelled: bool) -> list[Example]:
   text = files.read_text(path)
   try:
-    articles = json.loads(text)["data"]
+    content = json.loads(text)
   except json.JSONDecodeError as error:
     raise ValueError(f"{path}:{error.lineno}: no JSON: {error.msg} (column {error.colno})") from None
-  except (TypeError, KeyError):
-    raise ValueError(f'{path}:1: no \'data\'; SQuAD\'s files are {{"version": …, "data": […]}}') from None
+  if not isinstance(content, dict) or "data" not in content:
+    raise ValueError(f'{path}:1: no \'data\'; SQuAD\'s files are {{"version": …, "data": […]}}')
   line_of = _line_finder(text)
   examples = []
-  for article in articles:
-    for paragraph in article.get("paragraphs", ()):
-      for question in paragraph.get("qas", ()):
-        number = str(question.get("id", len(examples)))
+
+  def inner(name: str, outer: dict) -> list[dict]:
+    where = f"{path}:{line_of()}"
+    found = list_of(outer.get(name), name, where)
+    for one in found:
+      if not isinstance(one, dict):
+        raise ValueError(f"{where}: in {name!r} an object {{…}} is needed, not {type(one).__name__}")
+    return found
+
+  for article in inner("data", content):
+    for paragraph in inner("paragraphs", article):
+      for question in inner("qas", paragraph):
+        number = question.get("id", len(examples))
         where = f"{path}:{line_of(number)}"
-        record = question | {"context": paragraph.get("context"), "title": article.get("title", "")}
-        examples += from_record(task, record, number, where, labelled)
+        record = question | {"context": paragraph.get("context"), "title": article.get("title")}
+        examples += from_record(task, record, str(len(examples)), where, labelled)
   return examples
 
 
-def _line_finder(text: str) -> Callable[[str], int]:
-  """The line of a question's id; the file's questions are asked for in order. (Most files are a single line.)"""
+def _line_finder(text: str) -> Callable[..., int]:
+  """The line of a question's id, or of the last that was found; the file's questions are asked for in order. (Most
+  files are a single line.)"""
   at, line = 0, 1
 
-  def line_of(number: str) -> int:
+  def line_of(number: object = None) -> int:
     nonlocal at, line
-    found = text.find(json.dumps(number), at)
+    found = -1 if number is None else text.find(json.dumps(number), at + 1)
     if found >= 0:
       line += text.count("\n", at, found)
       at = found
@@ -210,7 +231,7 @@ def _from_tfds(task: Task, name: str, split: str, labelled: bool, data_dir: str 
     own = {"group": group} if group else {}
     for i, record in enumerate(tfds_sets.records(task, full, split, data_dir)):
       examples += from_record(task, record | own, str(len(examples)), f"{full} {split}:{i}", labelled)
-  return examples
+  return _distinct(examples)
 
 
 _LAYOUTS = {

@@ -10,6 +10,7 @@ Columns are those of the official files; what a record may hold, by kind:
                                  or sent1, sent2, ending0 … (SWAG)
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -33,7 +34,7 @@ def from_record(task: Task, record: Record, number: str, where: str, labelled: b
   Raises:
     ValueError: a column is missing, or a value is not what it must be; names `where`.
   """
-  number = str(_first(record, ("id", "index", "idx", "example_id"), number))
+  number = text_of(_first(record, ("id", "index", "idx", "example_id"), number), "id", where)
   return _MAKERS[task.kind](task, record, number, where, labelled)
 
 
@@ -59,7 +60,7 @@ def label_of(task: Task, label: Any, where: str) -> str | float:
   """
   if task.kind == "regression":
     try:
-      value = float(label)
+      value = float("nan" if isinstance(label, bool) else label)
     except (TypeError, ValueError):
       value = float("nan")
     least, most = task.bounds or (float("-inf"), float("inf"))
@@ -69,7 +70,7 @@ def label_of(task: Task, label: Any, where: str) -> str | float:
     return value
   if isinstance(label, float) and label.is_integer():
     label = int(label)
-  label = str(label)
+  label = str(label) if isinstance(label, bool) else text_of(label, task.label, where)
   if task.labels and label not in task.labels:
     raise ValueError(f"{where}: label {label!r} is not one of {', '.join(task.labels)}; mend the line, or the labels")
   return label
@@ -79,15 +80,15 @@ def tag_example(task: Task, record: Record, number: str, where: str, labelled: b
   words = _first(record, ("words", "tokens", *task.texts))
   if words is None:
     raise ValueError(f"{where}: no 'words'; it has {_names(record)}")
-  words = tuple(words.split() if isinstance(words, str) else map(str, words))
+  words = tuple(_texts(words, "words", where))
   if not words or not all(word.strip() for word in words):
     raise ValueError(f"{where}: a sentence of no words, or an empty word; remove it")
   found = _first(record, ("tags", task.label))
-  if found is None or not len(found):
+  if found is None or found in ("", []):
     if labelled:
       raise ValueError(f"{where}: no 'tags'; it has {_names(record)}")
     return [TagExample(number, words, None, where)]
-  found = found.split() if isinstance(found, str) else list(map(str, found))
+  found = _texts(found, "tags", where)
   if len(found) != len(words):
     raise ValueError(f"{where}: {len(words)} words and {len(found)} tags; every word needs one")
   checked = tag_schemes.to_iob2(found, [where] * len(found))
@@ -99,24 +100,22 @@ def tag_example(task: Task, record: Record, number: str, where: str, labelled: b
 
 def span_example(task: Task, record: Record, number: str, where: str, labelled: bool) -> list[SpanExample]:
   question, context = _text(record, "question", where), _text(record, "context", where)
-  title, answers, impossible = str(record.get("title", "")), record.get("answers"), record.get("is_impossible")
+  title, answers, impossible = record.get("title"), record.get("answers"), record.get("is_impossible")
+  title = "" if title is None else text_of(title, "title", where)
   if answers is None and impossible is None:
     if labelled:
       raise ValueError(f"{where}: question {number} has no 'answers'")
     return [SpanExample(number, question, context, title=title, where=where)]
-  if isinstance(answers, Mapping):
-    found, starts = answers.get("text", ()), answers.get("answer_start", ())
-    if len(found) != len(starts):
-      raise ValueError(f"{where}: question {number} has {len(found)} answers and {len(starts)} starts")
-    pairs = list(zip(found, starts, strict=True))
-  else:
-    pairs = [(answer.get("text"), answer.get("answer_start")) for answer in answers or ()]
+  if impossible not in (None, True, False):  # 1 and 0 are
+    raise ValueError(f"{where}: question {number}: 'is_impossible' is {_shown(impossible)}; write true or false")
+  pairs = _answers(answers, f"{where}: question {number}")
   impossible = bool(impossible) if impossible is not None else task.impossible and not pairs
+  if impossible and pairs:
+    raise ValueError(f"{where}: question {number} has answers, and is_impossible=true; mend one of them")
   if impossible and not task.impossible:
     raise ValueError(f"{where}: question {number} has no answer, which task {task.name} does not have; use squad2")
   if not impossible and not pairs:
     raise ValueError(f"{where}: question {number} has neither answers nor is_impossible=true")
-  pairs = [] if impossible else [(str(text), start if isinstance(start, int) else -1) for text, start in pairs]
   for text, start in pairs:
     if start < 0 or not text or context[start : start + len(text)] != text:
       there = f"{context[start : start + len(text)]!r}" if 0 <= start < len(context) else "nothing"
@@ -127,23 +126,39 @@ def span_example(task: Task, record: Record, number: str, where: str, labelled: 
   return [SpanExample(number, question, context, tuple(pairs), impossible, title, where)]
 
 
+def _answers(answers: Any, where: str) -> list[tuple[str, int]]:
+  """(text, first character) of each: of a list of objects, or of an object of lists."""
+  if answers is None:
+    return []
+  if isinstance(answers, Mapping):
+    found, starts = (list_of(answers.get(name), f"answers: {name}", where) for name in ("text", "answer_start"))
+    if len(found) != len(starts):
+      raise ValueError(f"{where} has {len(found)} answers and {len(starts)} starts")
+    pairs = list(zip(found, starts, strict=True))
+  else:
+    some = list_of(answers, "answers", where)
+    if other := [x for x in some if not isinstance(x, Mapping)]:
+      raise ValueError(f"{where}: an answer is {_shown(other[0])}, where {{text, answer_start}} is needed")
+    pairs = [(answer.get("text"), answer.get("answer_start")) for answer in some]
+  for _, start in pairs:
+    if not isinstance(start, int) or isinstance(start, bool):
+      raise ValueError(f"{where}: 'answer_start' is {_shown(start)}, where a number of characters is needed")
+  return [(text_of(text, "answers: text", where), start) for text, start in pairs]
+
+
 def choice_example(task: Task, record: Record, number: str, where: str, labelled: bool) -> list[ChoiceExample]:
   if "sent1" in record:
     return _swag(record, number, where, labelled)
   if "article" in record:
     return _race(task, record, number, where, labelled)
-  options = record.get("options")
-  if not isinstance(options, Sequence) or isinstance(options, str) or len(options) < 2:
-    raise ValueError(f"{where}: 'options' is no list of two or more; it has {_names(record)}")
-  question = str(record.get("question", ""))
-  label = record.get("label")
+  question, options = _first(record, ("question",), ""), _options(record.get("options"), "options", where)
   return [
     ChoiceExample(
       number,
       _text(record, "context", where),
-      tuple(with_question(question, str(option)) for option in options),
-      _number(label, len(options), where, labelled),
-      str(record.get("group", "")),
+      tuple(with_question(text_of(question, "question", where), option) for option in options),
+      _number(record.get("label"), len(options), where, labelled),
+      text_of(_first(record, ("group",), ""), "group", where),
       where,
     )
   ]
@@ -162,33 +177,39 @@ def _swag(record: Record, number: str, where: str, labelled: bool) -> list[Choic
   endings = [name for name in (f"ending{i}" for i in range(10)) if name in record]
   if len(endings) < 2:
     raise ValueError(f"{where}: no columns 'ending0', 'ending1'; it has {_names(record)}")
-  options = tuple(f"{begin} {record[name]}".strip() for name in endings)
+  options = tuple(f"{begin} {_text(record, name, where)}".strip() for name in endings)
   return [
     ChoiceExample(number, context, options, _number(record.get("label"), len(options), where, labelled), "", where)
   ]
 
 
 def _race(task: Task, record: Record, number: str, where: str, labelled: bool) -> list[ChoiceExample]:
-  questions = record.get("questions", [record["question"]] if "question" in record else None)
-  options = record.get("options") if "questions" in record else [record.get("options")]
-  answers = record.get("answers", [record["answer"]] if "answer" in record else None)
-  if questions is None or options is None or len(questions) != len(options):
+  several = "questions" in record
+  questions = list_of(record["questions"], "questions", where) if several else [record.get("question")]
+  options = list_of(record.get("options"), "options", where) if several else [record.get("options")]
+  answers = record.get("answers") if several else [record.get("answer")]
+  answers = [] if answers is None else list_of(answers, "answers", where)
+  if not questions or len(questions) != len(options):
     raise ValueError(f"{where}: 'questions' and 'options' must be lists of one length; it has {_names(record)}")
-  if answers is not None and len(answers) not in (0, len(questions)):
+  if len(answers) not in (0, len(questions)):
     raise ValueError(f"{where}: {len(questions)} questions and {len(answers)} answers; every question needs one")
-  group = str(record.get("group", "")) or next((name for name in task.groups if number.startswith(name)), "")
-  examples = []
+  group = text_of(_first(record, ("group",), ""), "group", where)
+  group = group or next((name for name in task.groups if number.startswith(name)), "")
+  article, examples = _text(record, "article", where), []
   for i, (question, some) in enumerate(zip(questions, options, strict=True)):
-    if not isinstance(some, Sequence) or len(some) < 2:
-      raise ValueError(f"{where}: question {i + 1} has no options")
-    label = answers[i] if answers else None
-    if isinstance(label, str) and len(label) == 1 and label.isalpha():
-      label = ord(label.upper()) - ord("A")
+    at = f"{where}: question {i + 1}"
+    some, question = _options(some, "options", at), text_of(question, "question", at)
     texts = tuple(with_question(question, option) for option in some)
-    label = _number(label, len(texts), f"{where}: question {i + 1}", labelled)
-    name = f"{number}-{i}" if "questions" in record else number
-    examples.append(ChoiceExample(name, _text(record, "article", where), texts, label, group, where))
+    label = _number(answers[i] if answers else None, len(texts), at, labelled)
+    examples.append(ChoiceExample(f"{number}-{i}" if several else number, article, texts, label, group, where))
   return examples
+
+
+def _options(value: Any, column: str, where: str) -> list[str]:
+  options = [text_of(x, column, where) for x in list_of(value, column, where)]
+  if len(options) < 2:
+    raise ValueError(f"{where}: {column!r} has {len(options)} entries, where two or more are needed")
+  return options
 
 
 def _number(label: Any, options: int, where: str, labelled: bool) -> int | None:
@@ -196,9 +217,13 @@ def _number(label: Any, options: int, where: str, labelled: bool) -> int | None:
     if labelled:
       raise ValueError(f"{where}: no label; every example that is trained on or scored needs one")
     return None
+  if isinstance(label, str) and len(label) == 1 and "A" <= label.upper() <= "Z":
+    label = ord(label.upper()) - ord("A")
   try:
     number = int(label)
-  except (TypeError, ValueError):
+  except (TypeError, ValueError, OverflowError):
+    number = -1
+  if isinstance(label, bool) or (isinstance(label, float) and number != label):
     number = -1
   if not 0 <= number < options:
     raise ValueError(f"{where}: label {label!r} is not one of the {options} options (0 … {options - 1}, or letters)")
@@ -208,7 +233,34 @@ def _number(label: Any, options: int, where: str, labelled: bool) -> int | None:
 def _text(record: Record, column: str, where: str) -> str:
   if record.get(column) is None:
     raise ValueError(f"{where}: no column {column!r}; it has {_names(record)}")
-  return str(record[column])
+  return text_of(record[column], column, where)
+
+
+def text_of(value: Any, column: str, where: str) -> str:
+  """A text, or a number as one; raises ValueError for anything else that JSON has."""
+  number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+  if not isinstance(value, str) and not number:
+    raise ValueError(f"{where}: {column!r} is {_shown(value)}, where a text is needed")
+  return str(value)
+
+
+def list_of(value: Any, column: str, where: str) -> Sequence[Any]:
+  """A list; raises ValueError for anything else."""
+  if not isinstance(value, list | tuple):
+    raise ValueError(f"{where}: {column!r} is {_shown(value)}, where a list is needed")
+  return value
+
+
+def _texts(value: Any, column: str, where: str) -> list[str]:
+  """The texts of a list, or of a text split at white space."""
+  return value.split() if isinstance(value, str) else [text_of(x, column, where) for x in list_of(value, column, where)]
+
+
+def _shown(value: Any) -> str:
+  """A value of JSON in words."""
+  if isinstance(value, Mapping | list | tuple):
+    return "an object" if isinstance(value, Mapping) else "a list"
+  return "missing" if value is None else repr(value)
 
 
 def _names(record: Record) -> str:
