@@ -8,10 +8,12 @@ import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
 from models.config import EncoderConfig
+from models.head_config import HeadConfig
 from models.pretraining import PretrainingModel
+from models.tasks import TaskModel
 from models.xlnet import PermutationLM
 from models.xlnet_config import XLNetConfig
-from objectives import plm, pretraining
+from objectives import plm, pretraining, tasks
 from objectives.masking import MaskingConfig
 from objectives.objective import Batch, Objective
 from objectives.vocabulary import Vocabulary
@@ -46,7 +48,24 @@ def xlnet() -> tuple[Objective, Batch]:
   return plm.make(PermutationLM(config), recipe, vocabulary), batch
 
 
-FAMILIES = {"bert": encoder, "albert": lambda: encoder(sharing="all", embedding_size=32), "xlnet": xlnet}
+def bilstm() -> tuple[Objective, Batch]:
+  """On the layers of a frozen BERT."""
+  config = EncoderConfig(VOCAB, hidden_size=64, num_layers=2, num_heads=4, intermediate_size=128)
+  head = HeadConfig("tagging", ("O", "B"), features="weighted_sum_all", lstm_width=32, freeze=True)
+  rows = np.ones((ROWS, LENGTH), np.int32)
+  names = ("tokens", "segment_ids", "sequence_ids", "targets")
+  return tasks.make(TaskModel(config, head)), dict.fromkeys(names, rows) | {
+    "cls_positions": rows[:, :2],
+    "sequences": rows[:, :2],
+  }
+
+
+FAMILIES = {
+  "bert": encoder,
+  "albert": lambda: encoder(sharing="all", embedding_size=32),
+  "xlnet": xlnet,
+  "bilstm": bilstm,
+}
 
 
 @pytest.fixture
