@@ -115,6 +115,7 @@ def _encoder() -> tuple[ConfigDict, ConfigDict, ConfigDict]:
   model.attention_dropout = 0.1  # on the probabilities
   model.layer_norm_eps = 1e-12
   model.dtype = "float32"  # of the computation; bfloat16 on TPU. Parameters are float32 always
+  model.attention = "auto"  # explicit; splash (TPU v4 and later), cudnn (GPU): no dropout there; auto: what fits
   model.unroll = 1  # layers an iteration of the loop over layers; 0 = all, faster on CPU and slower to compile
   model.remat = "none"  # none, dots, full: what the backward pass computes again instead of keeping
 
@@ -197,6 +198,7 @@ def _task() -> tuple[ConfigDict, ConfigDict, ConfigDict]:
   model.attention_dropout = -1.0
   model.ffn_dropout = -1.0  # XLNet
   model.dtype = ""  # of the computation: float32, bfloat16; "" = the checkpoint's
+  model.attention = ""  # BERT and ALBERT: auto, explicit, splash, cudnn
   model.unroll = 1
   model.remat = "none"
 

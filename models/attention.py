@@ -1,10 +1,11 @@
-"""Multi-head self-attention (Vaswani et al. 2017, section 3.2; modeling.py: attention_layer), on one explicit path."""
+"""Multi-head self-attention (Vaswani et al. 2017, section 3.2; modeling.py: attention_layer)."""
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from models import fused
 from models.config import EncoderConfig
 from models.primitives import Dropout, dense, split_by_row
 
@@ -28,7 +29,7 @@ class SelfAttention(nn.Module):
 
   @nn.compact
   def __call__(
-    self, hidden: Float[Array, "batch length width"], mask: Bool[Array, "batch length length"], deterministic: bool
+    self, hidden: Float[Array, "batch length width"], sequence_ids: Int[Array, "batch length"], deterministic: bool
   ) -> Float[Array, "batch length width"]:
     config = self.config
     heads = (*hidden.shape[:2], config.num_heads, config.hidden_size // config.num_heads)
@@ -36,11 +37,18 @@ class SelfAttention(nn.Module):
       split_by_row(dense(config, config.hidden_size, name)(hidden).reshape(heads), tensor=2)
       for name in ("query", "key", "value")
     )
+    dropout = config.attention_dropout > 0 and not deterministic
+    kernel = "explicit" if self.is_initializing() else fused.kernel_of(config, hidden.shape[1], dropout)
+    if kernel == "explicit":
+      context = self._explicit(query, key, value, attention_mask(sequence_ids), deterministic)
+    else:
+      context = fused.attend(kernel, query, key, value, sequence_ids)
+    return dense(config, config.hidden_size, "output")(split_by_row(context, tensor=2).reshape(hidden.shape))
 
-    scores = jnp.einsum("bqhd,bkhd->bhqk", query, key, preferred_element_type=jnp.float32) * heads[-1] ** -0.5
+  def _explicit(self, query, key, value, mask, deterministic: bool):
+    """The path that training takes, as the papers do: with dropout on the probabilities."""
+    scores = jnp.einsum("bqhd,bkhd->bhqk", query, key, preferred_element_type=jnp.float32) * query.shape[-1] ** -0.5
     scores = jnp.where(mask[:, None, :, :], scores, MASKED)
     probabilities = jax.nn.softmax(scores, axis=-1).astype(value.dtype)
-    probabilities = Dropout(config.attention_dropout)(probabilities, deterministic)
-
-    context = split_by_row(jnp.einsum("bhqk,bkhd->bqhd", probabilities, value), tensor=2)
-    return dense(config, config.hidden_size, "output")(context.reshape(hidden.shape))
+    probabilities = Dropout(self.config.attention_dropout)(probabilities, deterministic)
+    return jnp.einsum("bhqk,bkhd->bqhd", probabilities, value)

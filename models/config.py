@@ -37,6 +37,7 @@ class EncoderConfig:
 
   dtype: str = "float32"  # of activations and matrix products; parameters, softmax and statistics are float32 always
   unroll: int = 1  # layers per iteration of the scan; 0 = all of them
+  attention: str = "auto"  # explicit, splash (TPU v4 and later), cudnn (GPU), or the one that fits; models/fused.py
   remat: str = "none"  # what the backward pass computes again: none, full (each layer), dots (all but matrix products)
 
   def __post_init__(self):
@@ -90,6 +91,7 @@ _SHARED = {"none": None, "all": "", "attention": "attention", "ffn": "ffn"}
 _CHOICES = {
   "activation": ("gelu", "gelu_new", "relu"),
   "dtype": ("float32", "bfloat16"),
+  "attention": ("auto", "explicit", "splash", "cudnn"),
   "remat": ("none", "full", "dots"),
 }
 
@@ -107,7 +109,7 @@ def check_fields(config, *sizes: str) -> None:
     if not getattr(config, name) > 0:
       raise ValueError(f"model.{name} must be above 0, not {getattr(config, name)}")
   for name, choices in _CHOICES.items():
-    if getattr(config, name) not in choices:
+    if getattr(config, name, choices[0]) not in choices:
       raise ValueError(f"model.{name}={getattr(config, name)!r} is not one of {', '.join(choices)}")
   for field in dataclasses.fields(config):
     if field.name.endswith("_dropout") and not 0 <= getattr(config, field.name) < 1:

@@ -5,9 +5,9 @@ import functools
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float, Int
 
-from models.attention import SelfAttention, attention_mask
+from models.attention import SelfAttention
 from models.config import PARTS, EncoderConfig
 from models.embeddings import Embeddings, positions_of
 from models.primitives import ACTIVATIONS, Dropout, dense, layer_norm, split_by_row
@@ -31,10 +31,10 @@ class EncoderLayer(nn.Module):
 
   @nn.compact
   def __call__(
-    self, hidden: Float[Array, "batch length width"], mask: Bool[Array, "batch length length"], deterministic: bool
+    self, hidden: Float[Array, "batch length width"], sequence_ids: Int[Array, "batch length"], deterministic: bool
   ) -> Float[Array, "batch length width"]:
     config = self.config
-    update = SelfAttention(config, name="attention")(hidden, mask, deterministic)
+    update = SelfAttention(config, name="attention")(hidden, sequence_ids, deterministic)
     hidden = layer_norm(config, "attention_norm")(hidden + Dropout(config.hidden_dropout)(update, deterministic))
     hidden = split_by_row(hidden)
     update = FeedForward(config, name="ffn")(hidden)
@@ -59,7 +59,7 @@ class Layers(nn.Module):
   def __call__(
     self,
     hidden: Float[Array, "batch length width"],
-    mask: Bool[Array, "batch length length"],
+    sequence_ids: Int[Array, "batch length"],
     deterministic: bool,
     every_layer: bool = False,
   ) -> Float[Array, "batch length width"] | Float[Array, "states batch length width"]:
@@ -69,7 +69,7 @@ class Layers(nn.Module):
 
     def copies(part: str):
       """Initial values of `part`, one copy after another."""
-      row = jnp.zeros((1, 1, config.hidden_size)), jnp.ones((1, 1, 1), bool)
+      row = jnp.zeros((1, 1, config.hidden_size)), jnp.ones((1, 1), jnp.int32)
       one = lambda key: block.init(key, *row, True)["params"][part]
       return self.param(part, lambda key: jax.vmap(one)(jax.random.split(key, config.copies(part))))
 
@@ -83,7 +83,7 @@ class Layers(nn.Module):
 
     def run_block(params, key, hidden):
       rngs = {} if key is None else {"dropout": key}
-      return block.apply({"params": params}, hidden, mask, deterministic, rngs=rngs)
+      return block.apply({"params": params}, hidden, sequence_ids, deterministic, rngs=rngs)
 
     if config.remat != "none":
       # Unrolled, the compiler could see that what the backward pass computes again is there already, and keep it.
@@ -148,4 +148,4 @@ class Encoder(nn.Module):
     hidden = split_by_row(self.embeddings(tokens, segment_ids, positions, deterministic))
     if config.embedding_width != config.hidden_size:
       hidden = self.embedding_projection(hidden)
-    return self.layers(hidden, attention_mask(sequence_ids), deterministic, every_layer)
+    return self.layers(hidden, sequence_ids, deterministic, every_layer)

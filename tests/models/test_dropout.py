@@ -112,7 +112,7 @@ def test_attention_dropout_acts_on_the_probabilities():
   params["output"]["kernel"] += jnp.eye(16)
   rngs = {"dropout": jax.random.key(0)}
   context = SelfAttention(config).apply(
-    {"params": params}, jnp.zeros((2, 12, 16)), jnp.ones((2, 12, 12), bool), False, rngs=rngs
+    {"params": params}, jnp.zeros((2, 12, 16)), jnp.ones((2, 12), jnp.int32), False, rngs=rngs
   )
   kept = np.asarray(context * 12 / 2).reshape(2, 12, 4, 4)
   np.testing.assert_allclose(kept, kept.round(), atol=1e-5)

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from models.attention import attention_mask
 from models.embeddings import positions_of
 from models.encoder import Encoder, EncoderLayer
 from models.pretraining import PretrainingModel
@@ -24,10 +23,10 @@ def test_stacked_layers_equal_separate_ones():
   params, rows = tiny.params(), tiny.rows()
   states = encode(tiny.CONFIG, params, rows, every_layer=True)
   assert states.shape == (4, 2, tiny.LENGTH, 16)
-  hidden, mask = states[0], attention_mask(rows[2])
+  hidden, sequence_ids = states[0], rows[2]
   for i in range(3):
     layer = jax.tree.map(lambda x, i=i: x[i], params["encoder"]["layers"])
-    hidden = EncoderLayer(tiny.CONFIG).apply({"params": layer}, hidden, mask, True)
+    hidden = EncoderLayer(tiny.CONFIG).apply({"params": layer}, hidden, sequence_ids, True)
     np.testing.assert_allclose(states[i + 1], hidden, atol=1e-6)
   np.testing.assert_array_equal(states[-1], encode(tiny.CONFIG, params, rows))
 

@@ -7,7 +7,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from models.attention import attention_mask
 from models.config import ALBERT_SIZES, PARTS, EncoderConfig
 from models.encoder import EncoderLayer, Layers
 from models.pretraining import parameter_shapes
@@ -36,12 +35,12 @@ def config(sharing: str, groups: int, inner: int, **fields) -> EncoderConfig:
 
 def inputs() -> tuple[jax.Array, jax.Array]:
   hidden = jax.random.normal(jax.random.key(1), (2, 5, 8))
-  return hidden, attention_mask(jnp.asarray([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]]))
+  return hidden, jnp.asarray([[1, 1, 1, 1, 1], [1, 1, 1, 0, 0]])
 
 
 def stack(config: EncoderConfig) -> dict:
-  hidden, mask = inputs()
-  return Layers(config).init(jax.random.key(0), hidden, mask, True)["params"]
+  hidden, sequence_ids = inputs()
+  return Layers(config).init(jax.random.key(0), hidden, sequence_ids, True)["params"]
 
 
 def copy_of(config: EncoderConfig, part: str, layer: int, inner: int) -> int:
@@ -63,15 +62,15 @@ def test_shared_parts_are_stored_once_a_group(sharing, groups, inner):
 def test_every_layer_uses_its_groups_copy(sharing, groups, inner):
   c = config(sharing, groups, inner, unroll=groups - 1)
   params = stack(c)
-  hidden, mask = inputs()
-  states = Layers(c).apply({"params": params}, hidden, mask, True, True)
+  hidden, sequence_ids = inputs()
+  states = Layers(c).apply({"params": params}, hidden, sequence_ids, True, True)
   expected = [hidden]
   for layer in range(4):
     hidden = expected[-1]
     for k in range(inner):
       index = {part: copy_of(c, part, layer, k) for part in PARTS}
       mine = {part: jax.tree.map(lambda x, i=index[part]: x[i], params[part]) for part in PARTS}
-      hidden = EncoderLayer(c).apply({"params": mine}, hidden, mask, True)
+      hidden = EncoderLayer(c).apply({"params": mine}, hidden, sequence_ids, True)
     expected.append(hidden)
   np.testing.assert_allclose(states, jnp.stack(expected), atol=2e-5)
 
@@ -81,10 +80,10 @@ def test_the_gradient_of_a_shared_copy_is_the_sum_over_its_uses(sharing, groups,
   c = config(sharing, groups, inner)
   separate = dataclasses.replace(c, sharing="none", num_groups=1)
   params = stack(c)
-  hidden, mask = inputs()
+  hidden, sequence_ids = inputs()
   order = {part: [copy_of(c, part, i, k) for i in range(4) for k in range(inner)] for part in PARTS}
   spread = {part: jax.tree.map(lambda x, part=part: x[np.array(order[part])], params[part]) for part in PARTS}
-  loss = lambda c: lambda p: (Layers(c).apply({"params": p}, hidden, mask, True) * hidden).sum()
+  loss = lambda c: lambda p: (Layers(c).apply({"params": p}, hidden, sequence_ids, True) * hidden).sum()
   shared, apart = jax.grad(loss(c))(params), jax.grad(loss(separate))(spread)
   for part in PARTS:
     summed = jax.tree.map(
@@ -95,12 +94,12 @@ def test_the_gradient_of_a_shared_copy_is_the_sum_over_its_uses(sharing, groups,
 
 @pytest.mark.parametrize(("unroll", "remat"), [(1, "full"), (0, "dots")])
 def test_remat_changes_no_gradient(unroll, remat):
-  hidden, mask = inputs()
+  hidden, sequence_ids = inputs()
   params = stack(config("all", 2, 2))
 
   def gradient(**fields):
     layers = Layers(config("all", 2, 2, **fields))
-    return jax.jit(jax.grad(lambda p: (layers.apply({"params": p}, hidden, mask, True) ** 3).sum()))(params)
+    return jax.jit(jax.grad(lambda p: (layers.apply({"params": p}, hidden, sequence_ids, True) ** 3).sum()))(params)
 
   jax.tree.map(
     lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
@@ -112,13 +111,15 @@ def test_remat_changes_no_gradient(unroll, remat):
 def test_shared_layers_draw_their_own_dropout():
   c = dataclasses.replace(config("all", 1, 1), hidden_dropout=0.5, num_layers=2)
   hidden = jnp.ones((1, 1, 8))
-  mask = jnp.ones((1, 1, 1), bool)
+  sequence_ids = jnp.ones((1, 1), jnp.int32)
   params = jax.tree.map(jnp.zeros_like, stack(c))  # every sublayer gives its bias alone
   params["ffn"]["output"]["bias"] = jnp.arange(1.0, 9.0)[None]
   params["ffn_norm"]["scale"] = jnp.ones((1, 8))
   draws = set()
   for seed in range(20):
-    states = Layers(c).apply({"params": params}, hidden, mask, False, True, rngs={"dropout": jax.random.key(seed)})
+    states = Layers(c).apply(
+      {"params": params}, hidden, sequence_ids, False, True, rngs={"dropout": jax.random.key(seed)}
+    )
     draws.add(bool(jnp.allclose(states[1], states[2], atol=1e-3)))
   assert False in draws  # the same mask in both layers would always give the same norm
 
