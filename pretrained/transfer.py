@@ -4,19 +4,24 @@ The body must be the checkpoint's, array by array, but for two tables. Position 
 are taken; behind a shorter one the run's own initial rows stay. Word table and its biases: rows that no piece has, such
 as those of vocab_multiple, may be more or fewer. Every other module (a head, the pooler) is taken where both have it in
 the same shapes; where they do not, the run's own initial values stay, or the checkpoint's are not used, and a line
-says so.
+says so. The last layer of a task's head must be of the same kind with the same labels besides (RTE does not go on with
+MNLI's classifier, SQuAD 2.0 goes on with SQuAD 1.1's), and a line says if it goes on.
 """
 
 import dataclasses
+import re
 import sys
 
 import flax.traverse_util
 import jax
 
+from models.head_config import HeadConfig
 from models.primitives import ModelConfig
+from models.tasks import OUTPUTS
 from pretrained import names
 from pretrained.load import Pretrained
 
+_UNNAMED = re.compile(r"LABEL_\d+")  # what Hugging Face calls labels that have no names
 _POSITIONS = "encoder/embeddings/position/embedding"
 
 
@@ -34,7 +39,7 @@ def require_family(params: dict, pretrained: Pretrained) -> None:
 # weights compute. Of the tables, the rules above decide.
 _FREE = {
   "vocab_size", "vocab_multiple", "max_length", "initializer_range", "hidden_dropout", "attention_dropout",
-  "ffn_dropout", "mem_len", "dtype", "unroll", "remat",
+  "ffn_dropout", "mem_len", "dtype", "unroll", "remat", "attention",
 }  # fmt: skip
 
 
@@ -52,8 +57,13 @@ def require_model(config: ModelConfig, pretrained: Pretrained) -> None:
     raise ValueError(f"config.init_from: {said}. Set them to the checkpoint's")
 
 
-def fill(params: dict, pretrained: Pretrained) -> dict:
+def fill(params: dict, pretrained: Pretrained, head: HeadConfig | None = None) -> dict:
   """Returns `params` with what `pretrained` holds put in its place, on the same devices.
+
+  Args:
+    params: a run's initial parameters.
+    pretrained: what it starts from.
+    head: the run's, if it is of a task.
 
   Raises:
     ValueError: a model of another family, or an array of the body of another shape than the run's model has.
@@ -61,7 +71,9 @@ def fill(params: dict, pretrained: Pretrained) -> dict:
   require_family(params, pretrained)
   ours, theirs = _flat(params), _flat(pretrained.params)
   module = lambda name: name.split("/")[0]
-  differ = {}
+  differ, last = {}, OUTPUTS[head.kind] if head else ""
+  if head and pretrained.head and last in pretrained.params and (said := _unlike(head, pretrained.head)):
+    differ[last] = said
   for name in sorted(theirs.keys() & ours.keys()):
     if not _fits(name, ours[name].shape, theirs[name].shape, pretrained.tokenizer.vocab_size):
       said = f"{name} has shape {theirs[name].shape} there and {ours[name].shape} in this run"
@@ -75,6 +87,9 @@ def fill(params: dict, pretrained: Pretrained) -> dict:
     _say(f"{name} begins anew: the checkpoint has none")
   for name in sorted({module(name) for name in theirs} - {module(name) for name in ours}):
     _say(f"the checkpoint's {name} is not used: this run's model has none")
+
+  if last in taken:
+    _say(f"{last} goes on from the checkpoint's")
 
   filled = dict(ours)
   for name in theirs:
@@ -90,6 +105,16 @@ def fill(params: dict, pretrained: Pretrained) -> dict:
       set_rows = jax.jit(lambda x, y: x.at[: len(y)].set(y), out_shardings=ours[name].sharding)
       filled[name] = set_rows(ours[name], theirs[name])
   return flax.traverse_util.unflatten_dict(filled, sep="/")
+
+
+def _unlike(ours: HeadConfig, theirs: HeadConfig) -> str:
+  """How two heads mean different things by the same layer; "" if they do not, as far as is known."""
+  if ours.kind != theirs.kind:
+    return f"it is of {theirs.kind} there and of {ours.kind} in this run"
+  unnamed = all(_UNNAMED.fullmatch(name) for name in theirs.labels)
+  if ours.labels == theirs.labels or (unnamed and len(ours.labels) == len(theirs.labels)):
+    return ""
+  return f"its labels are {', '.join(theirs.labels)} there and {', '.join(ours.labels)} in this run"
 
 
 def _fits(name: str, ours: tuple[int, ...], theirs: tuple[int, ...], vocab_size: int) -> bool:
