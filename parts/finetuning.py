@@ -96,7 +96,7 @@ def build(config: ConfigDict) -> Parts:
     return packing.evaluation_batches(eval_source, local=local)
 
   def initial(params: Params) -> Params:
-    return params if config.fresh else fill(params, checkpoint)
+    return params if config.fresh else fill(params, checkpoint, head)
 
   return Parts(
     objective=tasks.make(TaskModel(model, head), config.objective.dropout_prng),

@@ -3,11 +3,15 @@ r"""ALBERT on the tasks of its paper (Lan et al., 2020, table 14).
     python train.py --config=configs/finetune/albert.py:sst2 --config.init_from=CHECKPOINT --config.data.source=GLUE \
         --workdir=runs/sst2
 
-RTE, STS-B and MRPC start from a checkpoint fine-tuned on MNLI. The rates are those of xxlarge in the paper. With the
-second release, RACE takes a rate of 1e-5 and no dropout: --config.optimizer.learning_rate=1e-5
---config.model.hidden_dropout=0.0 --config.model.attention_dropout=0.0 --config.head.dropout=0.0. Hardware as published:
-TPU v3. Expected of base, second release: MNLI 84.6, SST-2 92.9, SQuAD 1.1 83.2 EM and 90.2 F1, SQuAD 2.0 79.3 and 82.1,
-RACE 66.8.
+RTE, STS-B and MRPC start from a checkpoint fine-tuned on MNLI, whose classifier is left behind:
+
+    python train.py --config=configs/finetune/albert.py:rte --config.init_from=runs/mnli --config.data.source=GLUE \
+        --workdir=runs/rte
+
+The rates are those of xxlarge in the paper. With the second release, RACE takes a rate of 1e-5 and no dropout:
+--config.optimizer.learning_rate=1e-5 --config.model.hidden_dropout=0.0 --config.model.attention_dropout=0.0
+--config.head.dropout=0.0. Hardware as published: TPU v3. Expected of base, second release: MNLI 84.6, SST-2 92.9, SQuAD
+1.1 83.2 EM and 90.2 F1, SQuAD 2.0 79.3 and 82.1, RACE 66.8.
 """
 
 from typing import NamedTuple

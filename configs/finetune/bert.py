@@ -9,6 +9,14 @@ and `python -m tools.sweep --grid=glue --seeds=5 --output=runs/mrpc-sweep` with 
 as published: a Cloud TPU for an hour at most, or a GPU for a few hours. Expected on dev, base: MNLI-m 84.4, QNLI 88.4,
 MRPC accuracy 86.7, SST-2 92.7, SQuAD 1.1 80.8 EM and 88.5 F1, SWAG 81.6, CoNLL-2003 96.4 F1; large: SQuAD 1.1 84.1 and
 90.9, SQuAD 2.0 78.7 and 81.9, SWAG 86.6, CoNLL-2003 96.6.
+
+SQuAD after TriviaQA (section 4.2), in a folder with train-v1.1.json and dev-v1.1.json in SQuAD's form; the span head
+goes on:
+
+    python train.py --config=configs/finetune/bert.py:squad1 --config.init_from=CHECKPOINT \
+        --config.data.source=TRIVIAQA --workdir=runs/triviaqa
+    python train.py --config=configs/finetune/bert.py:squad1 --config.init_from=runs/triviaqa \
+        --config.data.source=SQUAD --workdir=runs/squad1
 """
 
 from typing import NamedTuple

@@ -79,6 +79,63 @@ def test_a_task_starts_from_another_task(capsys):
   assert capsys.readouterr().err == ""
 
 
+@pytest.mark.parametrize(
+  ("kind", "family", "change", "said"),
+  [
+    (
+      "classification",
+      "bert",
+      {"labels": ("yes", "no")},
+      "classifier begins anew: its labels are no, maybe, yes there and yes, no in this run",
+    ),
+    (
+      "classification",
+      "bert",
+      {"labels": ("yes", "maybe", "no")},  # the shapes fit
+      "classifier begins anew: its labels are no, maybe, yes there and yes, maybe, no in this run",
+    ),
+    (
+      "classification",
+      "bert",
+      {"kind": "regression", "labels": ()},
+      "classifier begins anew: it is of classification there and of regression in this run",
+    ),
+    (
+      "choice",
+      "xlnet",
+      {"kind": "regression"},  # the shapes fit
+      "classifier begins anew: it is of choice there and of regression in this run",
+    ),
+    ("classification", "bert", {}, "classifier goes on from the checkpoint's"),
+    ("tagging", "albert", {}, "tagger goes on from the checkpoint's"),
+    ("span", "bert", {"dropout": 0.5}, "span_head goes on from the checkpoint's"),
+    ("conditional_span", "xlnet", {}, "conditional_span_head goes on from the checkpoint's"),
+  ],
+)
+def test_the_last_layer_goes_on_where_it_means_the_same(kind, family, change, said, capsys):
+  """All else of the checkpoint does, whatever the task: BERT's pooler, XLNet's summary."""
+  before = model(family, kind)
+  now = dataclasses.replace(before.head, **change)
+  found, theirs = flat(fill(fresh(task_shapes(before.config, now)), before, now)), flat(before.params)
+  last = said.split()[0]
+  for name, x in found.items():
+    if name.startswith(last) and "anew" in said:
+      assert (x == -1).all()
+    else:
+      np.testing.assert_array_equal(x, theirs[name], err_msg=name)
+  assert capsys.readouterr().err == f"config.init_from: {said}\n"
+
+
+def test_labels_without_names_go_by_their_number(capsys):
+  before = model("bert", "classification")
+  now, unnamed = before.head, dataclasses.replace(before.head, labels=("LABEL_0", "LABEL_1", "LABEL_2"))
+  fill(fresh(task_shapes(before.config, now)), dataclasses.replace(before, head=unnamed), now)
+  assert capsys.readouterr().err == "config.init_from: classifier goes on from the checkpoint's\n"
+  two = dataclasses.replace(now, labels=("yes", "no"))
+  fill(fresh(task_shapes(before.config, two)), dataclasses.replace(before, head=unnamed), two)
+  assert "classifier begins anew: its labels are LABEL_0, LABEL_1, LABEL_2 there and yes, no" in capsys.readouterr().err
+
+
 def test_other_bodies():
   bert, albert = load(FIXTURES / "bert"), load(FIXTURES / "albert")
   with pytest.raises(ValueError, match="this run's model has no encoder/embedding_projection/bias; the checkpoint is"):
