@@ -58,7 +58,7 @@ def write_official(folder: pathlib.Path, name: str, count: int = 24) -> pathlib.
 
 
 def _table(path: pathlib.Path, task: Task, records: list[dict], labelled: bool) -> None:
-  of = {"few": "neutral", "many": "entailment"}
+  of = dict(zip(("few", "many"), task.labels, strict=False))
   rows = [["index", *task.texts, *[task.label] * labelled]]
   for i, one in enumerate(records):
     first, *more = one["sentence"].split()
@@ -68,7 +68,8 @@ def _table(path: pathlib.Path, task: Task, records: list[dict], labelled: bool) 
 
 
 def _squad(path: pathlib.Path, task: Task, records: list[dict], labelled: bool) -> None:
-  keys = ("question", "answers", "is_impossible") if labelled else ("question",)
+  keys = ("question", *("answers", "is_impossible") * labelled)
+  records = [one for one in records if task.impossible or one["answers"]]
   paragraphs = [
     {"context": one["context"], "qas": [{"id": f"q{i}"} | {key: one[key] for key in keys}]}
     for i, one in enumerate(records)

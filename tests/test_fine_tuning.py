@@ -7,7 +7,9 @@ import sys
 
 import numpy as np
 import pytest
+from flax.traverse_util import flatten_dict
 
+from data.tasks.table import TASKS
 from pretrained.load import load
 from tests import tasks
 from tests.processes import run_together
@@ -94,6 +96,32 @@ def test_a_resumed_run_is_bitwise_the_uninterrupted_one(source, tmp_path):
   (moved / "train.jsonl").write_text((source / "dev.jsonl").read_text())
   with pytest.raises(ValueError, match=r"holds another run: data\.fingerprint is"):
     tasks.run(tmp_path, tasks.config(moved, "choice", checkpoint_every=2, steps=4))
+
+
+@pytest.mark.parametrize(
+  ("first", "then", "family", "said"),
+  [
+    ("mnli", "rte", "bert", "classifier begins anew: its labels are contradiction, entailment, neutral there and "),
+    ("mnli", "stsb", "bert", "classifier begins anew: it is of classification there and of regression in this run"),
+    ("squad1", "squad2", "albert", "span_head goes on from the checkpoint's"),
+  ],
+)
+def test_a_task_starts_from_another_and_says_what_of_its_head_goes_on(tmp_path, capsys, first, then, family, said):
+  loaded = []
+  for name, more in ((first, {}), (then, {"init_from": str(tmp_path / first), "optimizer__learning_rate": 0.0})):
+    source = tasks.write_official(tmp_path / "files", name)
+    capsys.readouterr()
+    tasks.run(tmp_path / name, tasks.config(source, "", family, data__task=name, steps=1, **more))
+    loaded.append(flatten_dict(load(tmp_path / name).params, sep="/"))
+  assert [line for line in capsys.readouterr().err.splitlines() if said in line] != []
+  before, now = loaded
+  goes_on = [name for name in now if "anew" not in said or not name.startswith("classifier")]
+  for name in goes_on:
+    np.testing.assert_array_equal(now[name], before[name], err_msg=name)
+  pooler = {"pooler/kernel", "pooler/bias"} if family == "bert" else set()
+  assert pooler <= set(goes_on)
+  if "anew" in said:
+    assert now["classifier/bias"].shape == (len(TASKS[then].labels) or 1,)
 
 
 def test_an_untrained_model_of_the_same_shape(source, tmp_path):
