@@ -16,6 +16,7 @@ import jax
 from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
+from data.places import written
 from parts import Parts, build
 from training import command_line, loop, optimizer, settings, sharding, state
 from training.checkpoint import Checkpoints, saved_steps
@@ -68,7 +69,8 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict], Parts]
     first = int(now.step)
     if jax.process_index() == 0 and first < config.steps:
       settings.write(workdir, resolved)
-      parts.save_assets(workdir)
+      with written(workdir) as folder:
+        parts.save_assets(folder)
 
     # ---------------------------------------------------------------- loop
     preemption = loop.Preemption()
@@ -79,7 +81,7 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict], Parts]
     owed = due(config.eval_every, first) and not loop.told_by_first(reporter.evaluated)  # SIGTERM cut it short
 
     def stop(at: int, badness: float | None = None) -> None:
-      reporter.flush()
+      reporter.sync()
       if at:
         checkpoints.save(now, badness)
         checkpoints.wait()
@@ -134,7 +136,7 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict], Parts]
           if preemption.reached():
             return stop(at, badness)
           if due(config.checkpoint_every, at):
-            reporter.flush()  # the log is never behind a checkpoint
+            reporter.sync()  # the log is never behind a checkpoint
             checkpoints.save(now, badness)
             reporter.restart()
         reporter.flush()

@@ -25,6 +25,7 @@ import numpy as np
 from array_record.python import array_record_module
 from etils import epath
 
+from data.places import reach
 from data.ragged import ranges
 from data.tokenizers import Tokenizer
 
@@ -126,9 +127,9 @@ class CorpusIndex:
 
     Raises:
       FileNotFoundError: there is no such folder, or its preparation has not finished.
-      ValueError: the file is damaged, or of another format than this code reads.
+      ValueError: the file is damaged, or of another format than this code reads; or nothing here reaches the folder.
     """
-    path = epath.Path(folder) / INDEX_FILE
+    path = reach(folder) / INDEX_FILE
     if not path.exists():
       if not path.parent.exists():
         raise FileNotFoundError(f"{folder}: no such corpus; prepare it with `python -m tools.prepare_corpus`")

@@ -10,6 +10,7 @@ from ml_collections import ConfigDict
 
 from data import pipeline
 from data.corpus import TOKENIZER_FOLDER, Corpus
+from data.places import local_copy
 from data.streams import StreamSource
 from data.tokenizers import Tokenizer, load_tokenizer
 from models.config import EncoderConfig
@@ -127,7 +128,8 @@ def build(config: ConfigDict) -> Parts:
     raise ValueError("config.data.corpus is empty; name a folder written by `python -m tools.prepare_corpus`")
   stages = make_stages(config.steps, config.length, config.batch_size, [stage.to_dict() for stage in config.stages])
   corpora = {split: Corpus.open(config.data.corpus, split) for split in ("train", "heldout")}
-  tokenizer = load_tokenizer(os.path.join(config.data.corpus, TOKENIZER_FOLDER))
+  with local_copy(os.path.join(config.data.corpus, TOKENIZER_FOLDER)) as folder:
+    tokenizer = load_tokenizer(folder)
   corpora["train"].require_tokenizer(tokenizer)
   vocabulary = Vocabulary(
     mask_id=tokenizer.mask_id,

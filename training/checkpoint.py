@@ -5,7 +5,8 @@ state), and in the newest checkpoint alone `carry`, where the objective carries 
 the weights at the paper's size.
 """
 
-import os
+import contextlib
+import math
 import shutil
 import sys
 from collections.abc import Callable, Iterable
@@ -14,8 +15,10 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import orbax.checkpoint as ocp
+from etils import epath
 from orbax.checkpoint import checkpoint_managers
 
+from data.places import absolute, is_remote, make_folder, reach
 from objectives.objective import Carry
 from training.aftermath import hush
 from training.state import TrainState
@@ -24,6 +27,7 @@ from training.trees import path_name
 # Free space asked for before a save, in sizes of the state and in bytes: metadata, the log, other writers.
 ROOM_FACTOR, ROOM = 1.5, 32e6
 CARRY = ("exact", "zero")
+MARK = "commit_success.txt"
 
 
 class Manager(ocp.CheckpointManager):
@@ -52,7 +56,8 @@ class Checkpoints:
     if carry not in CARRY:
       raise ValueError(f"config.checkpoint_memory={carry!r} is unknown; use one of {', '.join(CARRY)}")
     self._carry = carry
-    self._folder = os.path.join(os.path.abspath(folder), "checkpoints")
+    self._workdir = absolute(folder)
+    self._folder = self._workdir / "checkpoints"
     policies = [checkpoint_managers.LatestN(keep_last)]
     if keep_best:
       best = checkpoint_managers.BestN(
@@ -79,7 +84,7 @@ class Checkpoints:
       items["carry"] = state.carry
     # Asked beforehand, with nothing else being saved: Orbax's threads do not end well on a full disk.
     needed = ROOM_FACTOR * sum(x.nbytes for x in jax.tree.leaves(items)) + ROOM
-    if jax.process_index() == 0 and shutil.disk_usage(self._folder).free < needed:
+    if jax.process_index() == 0 and free_space(self._folder) < needed:
       raise OSError(
         f"no room in {self._folder} for the checkpoint of step {step}, which needs {needed / 1e6:,.0f} MB free; "
         f"{self._kept()}"
@@ -100,7 +105,7 @@ class Checkpoints:
     Raises:
       ValueError: there are checkpoints, and none can be read; nothing is moved.
     """
-    steps = saved_steps(os.path.dirname(self._folder))
+    steps = saved_steps(self._workdir)
     read = lambda step: self._restore(step, abstract(step))
     state, damaged = newest_whole(self._folder, steps, read, "delete the folder to start over")
     for step, reason in damaged.items():
@@ -123,11 +128,11 @@ class Checkpoints:
 
   def _restore_carry(self, step: int, wanted: Carry) -> tuple[Carry, str]:
     """Returns a carry as `wanted`, and what keeps the checkpoint's from being used: then it is zeros."""
-    path = os.path.join(self._folder, str(step), "carry")
+    path = self._folder / str(step) / "carry"
     shapes = lambda tree: {path_name(path): tuple(x.shape) for path, x in jax.tree.leaves_with_path(tree)}
     if not shapes(wanted):
-      return wanted, "holds a memory, and this run has none" if os.path.isdir(path) else ""
-    if not os.path.isdir(path):
+      return wanted, "holds a memory, and this run has none" if path.is_dir() else ""
+    if not path.is_dir():
       return zeros(wanted), "holds no memory"
     try:
       with ocp.StandardCheckpointer() as checkpointer:
@@ -143,12 +148,13 @@ class Checkpoints:
       reason = first_line(error)
     return zeros(wanted), f"holds a damaged memory ({reason})"
 
-  def _set_aside(self, step: int) -> str:
-    target = os.path.join(os.path.dirname(self._folder), "damaged", str(step))
+  def _set_aside(self, step: int) -> epath.Path:
+    target = self._workdir / "damaged" / str(step)
     if jax.process_index() == 0:
-      shutil.rmtree(target, ignore_errors=True)
-      os.makedirs(os.path.dirname(target), exist_ok=True)
-      shutil.move(os.path.join(self._folder, str(step)), target)
+      if target.exists():
+        target.rmtree()
+      make_folder(target.parent)
+      (self._folder / str(step)).rename(target)
     self._manager.reload()
     return target
 
@@ -163,11 +169,13 @@ class Checkpoints:
     except Exception as error:  # Orbax has no public class for this either
       raise OSError(f"a checkpoint could not be written ({first_line(error)}); {self._kept()}") from None
     if jax.process_index() == 0:
-      for step in saved_steps(os.path.dirname(self._folder))[:-1]:
-        shutil.rmtree(os.path.join(self._folder, str(step), "carry"), ignore_errors=True)
+      for step in saved_steps(self._workdir)[:-1]:
+        if (old := self._folder / str(step) / "carry").exists():
+          with contextlib.suppress(OSError):  # Orbax may be at it, too
+            old.rmtree()
 
   def _kept(self) -> str:
-    steps = saved_steps(os.path.dirname(self._folder))
+    steps = saved_steps(self._workdir)
     return f"free some space and run the same command again: it continues from step {steps[-1] if steps else 0}"
 
   def close(self) -> None:
@@ -201,13 +209,22 @@ def all_finite(tree) -> jax.Array:
   return jnp.stack([jnp.isfinite(x).all() for x in floats]).all() if floats else jnp.bool_(True)
 
 
-def saved_steps(folder: str) -> list[int]:
+def free_space(folder: epath.Path) -> float:
+  """Returns the free bytes where a folder is."""
+  return math.inf if is_remote(folder) else shutil.disk_usage(folder).free
+
+
+def saved_steps(folder: epath.PathLike) -> list[int]:
   """Returns the steps of a workdir's checkpoints, the newest last."""
-  path = os.path.join(folder, "checkpoints")
-  return sorted(int(name) for name in os.listdir(path) if name.isdigit()) if os.path.isdir(path) else []
+  path = reach(folder) / "checkpoints"
+  steps = [step for step in path.iterdir() if step.name.isdigit()] if path.is_dir() else []
+  # A bucket's folder cannot be renamed when it is whole; Orbax puts a mark into it.
+  return sorted(int(step.name) for step in steps if not is_remote(folder) or (step / MARK).exists())
 
 
-def newest_whole(folder: str, steps: Iterable[int], read: Callable[[int], Any], fix: str) -> tuple[Any, dict[int, str]]:
+def newest_whole(
+  folder: epath.PathLike, steps: Iterable[int], read: Callable[[int], Any], fix: str
+) -> tuple[Any, dict[int, str]]:
   """Returns what `read` returns of the newest step that it can read, and why each newer one cannot be read.
 
   Raises:
@@ -233,14 +250,14 @@ def restore_params(folder: str, abstract_params):
     FileNotFoundError: the workdir holds no checkpoint.
     ValueError: there are checkpoints, and none can be read.
   """
-  path = os.path.join(os.path.abspath(folder), "checkpoints")
+  path = absolute(folder) / "checkpoints"
   if not (steps := saved_steps(folder)):
     raise FileNotFoundError(f"{path} holds no checkpoint; train first, or name another workdir")
   hush()
   with ocp.StandardCheckpointer() as checkpointer:
 
     def read(step: int):
-      params = checkpointer.restore(os.path.join(path, str(step), "params"), abstract_params)
+      params = checkpointer.restore(path / str(step) / "params", abstract_params)
       if not bool(all_finite(params)):
         raise ValueError("its numbers are damaged")
       return params

@@ -9,6 +9,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
+from data.places import is_remote
 from training import sharding
 
 
@@ -74,6 +75,10 @@ class Profile:
     if steps and (len(steps) != 2 or not 0 <= steps[0] < steps[1]):
       raise ValueError(
         f"config.profile_steps={tuple(steps)} must be empty or two steps, 0 <= first < last, e.g. (10, 13)"
+      )
+    if steps and is_remote(folder):
+      raise ValueError(
+        f"config.profile_steps={tuple(steps)}: traces go to local disks only, and --workdir={folder} is none"
       )
     self._folder, self._running = os.path.join(folder, "profile"), False
     self._first, self._last = (steps[0], min(steps[1], end)) if steps else (0, 0)

@@ -3,10 +3,16 @@
 import contextlib
 import json
 import os
+import pathlib
+import tempfile
 import time
 
 import numpy as np
 from tensorboardX import SummaryWriter
+
+from data.places import is_remote, reach, upload
+
+FILE = "metrics.jsonl"
 
 
 def plain(value) -> float | int:
@@ -20,7 +26,8 @@ class MetricsLog:
   """Appends records to DIR/metrics.jsonl and DIR/tensorboard/.
 
   A run restored at step k drops the records of later steps, and a torn last line, so that the file reads as if the
-  run had never been interrupted.
+  run had never been interrupted. A bucket's files cannot grow: there both are written to a local folder, of which
+  `sync` sends a copy.
 
   Args:
     folder: the workdir.
@@ -29,10 +36,15 @@ class MetricsLog:
   """
 
   def __init__(self, folder: str, step: int, write: bool = True):
-    self.path = os.path.join(folder, "metrics.jsonl")
-    self._file = self._board = None
+    self._file = self._board = self._target = self._scratch = None
     self.evaluated = False  # whether the file holds an evaluation at `step`
     self._began = time.monotonic()
+    if write and is_remote(folder):
+      self._target, self._scratch = folder, tempfile.TemporaryDirectory()
+      folder = self._scratch.name
+      if (there := reach(self._target) / FILE).exists():
+        pathlib.Path(folder, FILE).write_bytes(there.read_bytes())
+    self.path = os.path.join(folder, FILE)
     if write:
       kept = _keep(self.path, step)
       self.evaluated = any((record["step"], record["split"]) == (step, "eval") for record in kept)
@@ -61,12 +73,25 @@ class MetricsLog:
     for name, value in metrics.items():
       self._board.add_scalar(f"{split}/{name}", float(value), step)
 
+  def sync(self) -> None:
+    """Sends what is written so far to where it lasts: to disk, or to the bucket."""
+    if self._file is None:
+      return
+    if self._target is None:
+      os.fsync(self._file.fileno())
+    else:
+      self._board.flush()
+      upload(pathlib.Path(self._scratch.name), self._target)
+
   def close(self) -> None:
     """Flushes and closes both files."""
     if self._file is not None:
       for file in (self._file, self._board):
         with contextlib.suppress(OSError):  # of a record that `write` has complained about
           file.close()
+    if self._scratch is not None:
+      upload(pathlib.Path(self._scratch.name), self._target)
+      self._scratch.cleanup()
 
 
 def read(path: str) -> list[dict]:

@@ -98,6 +98,11 @@ class Reporter:
     self._log.write(at, "train", values)
     self._show(at, "train", {name: values[name] for name in SHOWN if name in values})
 
+  def sync(self) -> None:
+    """Reports the step not yet reported, and makes the log last."""
+    self.flush()
+    self._log.sync()
+
   def evaluation(self, at: int, values: dict[str, float]) -> None:
     """Reports an evaluation after step `at`."""
     self._log.write(at, "eval", values)

@@ -3,10 +3,10 @@
 import dataclasses
 import hashlib
 import json
-import os
 from collections.abc import Iterable
 
 import numpy as np
+from etils import epath
 from ml_collections import ConfigDict
 
 from data.corpus import Corpus
@@ -17,7 +17,8 @@ from training.schedule import ScheduleConfig
 # what it computes. A corpus or a task's files may move: texts are compared, not folders (`corpus_fingerprint`).
 FREE = (
   "steps", "init_from", "log_every", "eval_every", "checkpoint_every", "keep_last", "keep_best", "profile_steps",
-  "mesh", "checkpoint_memory", "data.corpus", "data.source", "model.unroll", "model.remat", "model.mem_len",
+  "mesh", "checkpoint_memory", "data.corpus", "data.source", "model.unroll", "model.remat", "model.attention",
+  "model.mem_len",
 )  # fmt: skip
 
 
@@ -129,14 +130,13 @@ def flatten(tree: dict, prefix: str = "") -> dict:
 def check_identity(workdir: str, config: dict) -> None:
   """Raises ValueError if the workdir holds another run: a config.json that differs in a field which decides the
   numbers."""
-  path = os.path.join(workdir, "config.json")
-  if not os.path.exists(path):
+  path = epath.Path(workdir) / "config.json"
+  if not path.exists():
     return
-  with open(path, encoding="utf-8") as file:
-    try:
-      before = json.load(file)
-    except ValueError as error:
-      raise ValueError(f"{path} is not JSON ({error}); delete it, or use another --workdir") from None
+  try:
+    before = json.loads(path.read_bytes())
+  except ValueError as error:
+    raise ValueError(f"{path} is not JSON ({error}); delete it, or use another --workdir") from None
   if not isinstance(before, dict):
     raise ValueError(f"{path} holds no object of fields; delete it, or use another --workdir")
   before, now = flatten(before), flatten(config)
@@ -154,8 +154,7 @@ def check_identity(workdir: str, config: dict) -> None:
 
 def write(workdir: str, config: dict) -> None:
   """Writes config.json, at once or not at all."""
-  path = os.path.join(workdir, "config.json")
-  with open(path + ".new", "w", encoding="utf-8") as file:
-    json.dump(config, file, indent=2)
-    file.write("\n")
-  os.replace(path + ".new", path)
+  path = epath.Path(workdir) / "config.json"
+  partial = path.with_name(path.name + ".new")
+  partial.write_text(json.dumps(config, indent=2) + "\n")
+  partial.replace(path)

@@ -1,0 +1,80 @@
+"""Folders on this machine, and folders in a bucket: what a path may be, and copies from one kind to the other."""
+
+import contextlib
+import os
+import pathlib
+import tempfile
+from collections.abc import Iterator
+
+import fsspec
+from etils import epath
+
+# Orbax writes past fsspec, which would go on to list a folder as it was before.
+fsspec.config.conf.setdefault("gcs", {}).setdefault("use_listings_cache", False)
+
+
+def is_remote(path: epath.PathLike) -> bool:
+  """Returns whether a path is a bucket's, e.g. gs://BUCKET/FOLDER."""
+  return "://" in os.fspath(path)
+
+
+def reach(path: epath.PathLike) -> epath.Path:
+  """Returns a path to read and write through.
+
+  Raises:
+    ValueError: nothing here reaches such a place; the message says what to install.
+  """
+  if not is_remote(path):
+    return epath.Path(path)
+  try:
+    found = epath.Path(path)
+    found.exists()
+  except (ImportError, KeyError, NotImplementedError) as error:  # what etils raises
+    hint = "; pip install gcsfs" if os.fspath(path).startswith("gs://") else ""
+    raise ValueError(f"{path} cannot be reached ({' '.join(str(error).split())}){hint}") from None
+  except Exception as error:  # of gcsfs and of what it stands on: no common class
+    raise OSError(f"{path} cannot be reached: {' '.join(str(error).split())[:200]}") from None
+  return found
+
+
+def absolute(path: epath.PathLike) -> epath.Path:
+  """Returns a path that means the same in every working directory."""
+  return reach(path) if is_remote(path) else epath.Path(os.path.abspath(path))
+
+
+def make_folder(path: epath.Path) -> None:
+  """Makes a folder; in a bucket there is one where a file is."""
+  path.mkdir(parents=True, exist_ok=True)
+  if is_remote(path):
+    (path / ".folder").write_text("")
+
+
+@contextlib.contextmanager
+def local_copy(folder: epath.PathLike) -> Iterator[pathlib.Path]:
+  """Yields the folder if it is local, else a copy of its files (none of its folders) for as long as the block takes."""
+  if not is_remote(folder):
+    yield pathlib.Path(folder)
+    return
+  with tempfile.TemporaryDirectory() as copy:
+    for file in reach(folder).iterdir() if reach(folder).is_dir() else ():
+      if not file.is_dir():
+        pathlib.Path(copy, file.name).write_bytes(file.read_bytes())
+    yield pathlib.Path(copy)
+
+
+@contextlib.contextmanager
+def written(folder: epath.PathLike) -> Iterator[str]:
+  """Yields the folder if it is local, else one whose files are copied there when the block ends."""
+  if not is_remote(folder):
+    yield os.fspath(folder)
+    return
+  with tempfile.TemporaryDirectory() as copy:
+    yield copy
+    upload(pathlib.Path(copy), folder)
+
+
+def upload(folder: pathlib.Path, target: epath.PathLike) -> None:
+  """Copies all files below a local folder to a remote one."""
+  for file in sorted(folder.rglob("*")):
+    if file.is_file():
+      (epath.Path(target) / file.relative_to(folder)).write_bytes(file.read_bytes())

@@ -1,0 +1,92 @@
+"""A workdir in a bucket, by a stand-in: gs:// is a local folder to etils and to Orbax, and no file there can grow or be
+renamed into place."""
+
+import json
+import pathlib
+import re
+
+import fsspec
+import pytest
+from etils.epath import backend
+from fsspec.implementations.dirfs import DirFileSystem
+from orbax.checkpoint._src.path import gcs_utils, step
+
+from data.places import reach
+from tests.training.toy_runs import run, series
+from training import checkpoint
+
+
+class Bucket(DirFileSystem):
+  """Objects in a local folder: written whole, with folders only where objects are."""
+
+  def open(self, path, mode="rb", **kwargs):
+    assert not set(mode) & set("a+"), f"{path}: an object cannot grow"
+    if "w" in mode:
+      self.fs.makedirs(self._parent(self._join(path)), exist_ok=True)
+    return super().open(path, mode, **kwargs)
+
+  def _join(self, path):
+    return super()._join(re.sub("^gs://", "", str(path)))
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch) -> pathlib.Path:
+  """The folder that stands for gs://bucket."""
+  system = Bucket(str(tmp_path), fsspec.filesystem("file"))
+  monkeypatch.setattr(backend._FileSystemSpecBackend, "fs", lambda self, path: system)
+  monkeypatch.setattr(step.gcs_utils, "is_hierarchical_namespace_enabled", lambda path: False)
+  object_store = lambda path: {"driver": "file", "path": str(tmp_path / str(path).removeprefix("gs://"))}
+  monkeypatch.setattr(gcs_utils, "get_kvstore_for_gcs", object_store)
+  (tmp_path / "bucket").mkdir()
+  return tmp_path / "bucket"
+
+
+def test_a_run_in_a_bucket_is_the_run_on_a_disk_and_goes_on(bucket, tmp_path):
+  constant = {"optimizer.decay": "constant"}
+  run("gs://bucket/run", steps=13, **constant)
+  assert checkpoint.saved_steps("gs://bucket/run")[-1] == 13
+  run("gs://bucket/run", **constant)
+  expected = run(tmp_path / "disk", **constant)
+  found = [record for record in series(bucket / "run") if (record["step"], record["split"]) != (13, "eval")]
+  assert found == expected
+  assert json.loads((bucket / "run" / "config.json").read_text())["steps"] == 20
+  assert len(list((bucket / "run" / "tensorboard").iterdir())) == 2
+
+
+def test_a_save_that_was_cut_short_is_none_and_is_made_again(bucket):
+  run("gs://bucket/run", steps=10, **{"optimizer.decay": "constant"})
+  (bucket / "run" / "checkpoints" / "15" / "params").mkdir(parents=True)
+  (bucket / "run" / "checkpoints" / "15" / "params" / "torn").write_text("x")
+  assert checkpoint.saved_steps("gs://bucket/run")[-1] == 10
+  run("gs://bucket/run", **{"optimizer.decay": "constant"})
+  assert checkpoint.saved_steps("gs://bucket/run") == [15, 20]
+
+
+def test_a_damaged_checkpoint_in_a_bucket_falls_back_to_the_one_before(bucket, capsys):
+  run("gs://bucket/run")
+  for file in (bucket / "run" / "checkpoints" / "20" / "params").rglob("*"):
+    if file.is_file():
+      file.write_bytes(b"")
+  run("gs://bucket/run")
+  assert "checkpoint 20 is damaged and was moved to gs://bucket/run/damaged/20" in capsys.readouterr().err
+  assert (bucket / "run" / "damaged" / "20").is_dir()
+
+
+def test_traces_of_a_run_in_a_bucket_are_refused(bucket):
+  with pytest.raises(ValueError, match=r"profile_steps=\(2, 4\): traces go to local disks only, and --workdir=gs://"):
+    run("gs://bucket/run", profile_steps=(2, 4))
+  assert not list(bucket.iterdir())
+
+
+@pytest.mark.parametrize(
+  ("place", "said"),
+  [("gs://bucket/run", r"gcsfs.*; pip install gcsfs$"), ("ftp://host/run", "ftp://host/run cannot be")],
+)
+def test_a_place_that_nothing_reaches_is_one_line(monkeypatch, place, said):
+  def missing(self, path):
+    raise ImportError("Please install gcsfs to access Google Storage")
+
+  monkeypatch.setattr(backend._FileSystemSpecBackend, "fs", missing)
+  with pytest.raises(ValueError, match=said) as raised:
+    reach(place)
+  assert len(str(raised.value).splitlines()) == 1
