@@ -1,0 +1,240 @@
+"""What the verbs of launch.tpu do: commands in their order, and what follows from what they answer."""
+
+import dataclasses
+import json
+import os
+import re
+import sys
+import tempfile
+import time
+
+from launch import command, pods
+from launch.pods import Pod
+from launch.shell import Failure, Runner
+
+PAUSE = 60.0  # seconds between two looks
+PATIENCE = 5  # looks in a row at hosts that do not answer, until the pod is made again
+WAITING = ("CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES", "PROVISIONING", "SUSPENDING", "DELETING")
+GONE = ("SUSPENDED", "FAILED")
+
+
+@dataclasses.dataclass(frozen=True)
+class Job:
+  """A run on a pod, and what a verb may be told besides; see launch.tpu's flags."""
+
+  pod: Pod
+  stage: tuple[str, ...] = ()
+  workdir: str = ""
+  train: tuple[str, ...] = ()
+  worker: int = 0
+  follow: bool = False
+  to: str = ""
+  checkpoints: bool = False
+
+  def __post_init__(self):
+    for pair in self.stage:
+      if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)*=gs://[^/\s]+/\S+", pair):
+        raise ValueError(f"--stage={pair} must be FIELD=gs://BUCKET/FOLDER, e.g. data.corpus=gs://mine/corpus")
+
+  @property
+  def arguments(self) -> list[str]:
+    """train.py's, as it gets them on each host."""
+    fields = [pair.partition("=")[0] for pair in self.stage]
+    staged = [f"--config.{field}=../staged/{field}" for field in fields]  # from the checkout's folder
+    return [*self.train, f"--workdir={self.workdir}", *staged]
+
+
+def say(line: str) -> None:
+  print(f"launch: {line}", file=sys.stderr, flush=True)
+
+
+# ---------------------------------------------------------------------- the pod
+
+
+def create(job: Job, runner: Runner) -> None:
+  pod = job.pod
+  say(f"asking for {pod.slices} × {pod.type} in {pod.zone}: {pod.hosts} host{'s' * (pod.hosts > 1)}")
+  runner.run(pods.create(pod))
+
+
+def delete(job: Job, runner: Runner) -> None:
+  runner.run(pods.delete(job.pod))
+
+
+def state(job: Job, runner: Runner, planned: str = "ACTIVE") -> tuple[str, str]:
+  """Returns the request's state, "" where there is none, and what Cloud TPU says of a failure."""
+  try:
+    text = runner.run(pods.describe(job.pod), planned=json.dumps({"state": {"state": planned}}), quiet=True)
+  except Failure as failure:
+    if "there is no pod" in str(failure):
+      return "", ""
+    raise
+  try:
+    found = json.loads(text)["state"]
+    error = (found.get("failedData") or {}).get("error") or {}
+    return found["state"], error.get("message", "")
+  except (ValueError, KeyError, TypeError, AttributeError):
+    raise ValueError(f"gcloud describes the pod in words that are not understood: {text.strip()[:200]!r}") from None
+
+
+def status(job: Job, runner: Runner) -> None:
+  found, error = state(job, runner)
+  say(f"{job.pod.name} is {found or 'not there'}{error and ': ' + error}")
+  if found == "ACTIVE":
+    runner.run(pods.status(job.pod))
+
+
+# ---------------------------------------------------------------------- the hosts
+
+
+def install(job: Job, runner: Runner) -> None:
+  commit, changed = command.commit()
+  if changed:
+    say(f"note: files here differ from commit {commit[:12]}, which is what the hosts get ({changed[0]} …)")
+  file = os.path.join(tempfile.gettempdir(), f"bidir-{commit[:12]}.tar.gz")
+  runner.run(pods.archive(command.ROOT, commit, file))
+  runner.run(pods.copy_up(job.pod, file))
+  runner.run(pods.install(job.pod, commit))
+
+
+def stage(job: Job, runner: Runner) -> None:
+  runner.run(pods.script(job.pod, "stage", job.stage))
+
+
+def run(job: Job, runner: Runner) -> None:
+  check(job)
+  start(job, runner)
+
+
+def start(job: Job, runner: Runner) -> None:
+  runner.run(pods.script(job.pod, "run", job.arguments))
+
+
+def check(job: Job) -> None:
+  """Raises ValueError if train.py would refuse its arguments, or the run could not work on these hosts."""
+  if not job.workdir.startswith("gs://"):
+    if job.pod.hosts > 1:
+      raise ValueError(
+        f"--workdir={job.workdir} would be another folder on each of the {job.pod.hosts} hosts; use one in a bucket, "
+        "gs://BUCKET/RUN"
+      )
+    if not job.workdir.startswith(("runs/", "/")):
+      raise ValueError(
+        f"--workdir={job.workdir} must be gs://BUCKET/RUN, or on a single host runs/NAME, which it keeps"
+      )
+    say("note: the workdir is on the host's own disk and goes with it, when it is deleted or taken away")
+  for line in command.check(job.arguments):
+    say(line)
+  command.check_committed(job.train)
+
+
+def logs(job: Job, runner: Runner) -> None:
+  runner.run(pods.script(job.pod, "logs", ["100", *["--follow"] * job.follow], job.worker))
+
+
+def stop(job: Job, runner: Runner) -> None:
+  runner.run(pods.script(job.pod, "stop"))
+
+
+def fetch(job: Job, runner: Runner) -> None:
+  to = job.to or os.path.join("runs", job.pod.name)
+  runner.run(["mkdir", "-p", to])
+  if job.workdir.startswith("gs://"):
+    runner.run(pods.download(job.workdir, to, job.checkpoints))
+  else:
+    runner.run(pods.copy_down(job.pod, os.path.join("bidir", job.workdir), to))
+  runner.run(pods.copy_down(job.pod, "bidir/train.log", to))
+
+
+@dataclasses.dataclass(frozen=True)
+class Host:
+  """How the run stands on a host, as launch/remote/status.sh says it: absent, running, restarting, stopped, failed or
+  finished; and what train.py said last."""
+
+  name: str
+  state: str
+  said: str
+
+
+def hosts(job: Job, runner: Runner, planned: str) -> list[Host]:
+  """Asks every host.
+
+  Raises:
+    Failure: one does not answer.
+  """
+  count = job.pod.hosts
+  text = runner.run(pods.status(job.pod), planned=f"launch: host {planned}: \n" * count, quiet=True)
+  found = [Host(*line) for line in re.findall(r"^launch: (\S+) (\w+): ?(.*)$", text, re.MULTILINE)]
+  if len(found) < count:
+    raise Failure(f"{len(found)} of {count} hosts have answered: a worker does not answer", text)
+  return found
+
+
+# ---------------------------------------------------------------------- all of it
+
+
+def watch(job: Job, runner: Runner, pause=time.sleep) -> None:
+  """Brings the run to its end, whatever is there when it begins.
+
+  Raises:
+    ValueError: the run has failed, or the pod cannot be had; the message says what to do.
+  """
+  check(job)
+  # A dry run goes the whole way: no pod, then one without a run, then one whose run is finished.
+  pod_plan, host_plan = iter(("", "ACTIVE", "ACTIVE")), iter(("absent", "finished"))
+  silent, told = 0, None
+  while True:
+    found, error = state(job, runner, next(pod_plan, ""))
+    if found != told and not runner.dry:
+      say(f"{job.pod.name} is {found or 'not there'}{error and ': ' + error}")
+    told = found
+    if found in GONE:
+      if error and not runner.may_wait(error):
+        raise ValueError(runner.hint(error) or f"{job.pod.name} cannot be had: {error}")
+      delete(job, runner)
+    elif not found:
+      create(job, runner)
+    elif found == "ACTIVE":
+      try:
+        if settled(job, runner, hosts(job, runner, next(host_plan, ""))):
+          return
+        silent = 0
+      except Failure as failure:
+        if not re.search("does not answer|taken away|in maintenance", str(failure)):
+          raise
+        silent += 1
+        say(f"{silent} of {PATIENCE}: {str(failure).partition(';')[0]}")
+        if silent == PATIENCE:
+          silent = 0
+          delete(job, runner)
+    elif found not in WAITING:
+      raise ValueError(f"{job.pod.name} is {found}, and nothing is known of such a state; see `status`")
+    if not runner.dry:
+      pause(PAUSE)
+
+
+def settled(job: Job, runner: Runner, found: list[Host]) -> bool:
+  """Does what the hosts need; returns whether that was nothing, for the run is finished.
+
+  Raises:
+    ValueError: the run has failed, or somebody has stopped it.
+  """
+  states = {host.state for host in found}
+  say("; ".join(sorted({f"{host.name} {host.state}" + (f": {host.said}" if host.said else "") for host in found})[:3]))
+  if "failed" in states:
+    bad = next(host for host in found if host.state == "failed")
+    raise ValueError(
+      f"the run has failed on {bad.name}: {bad.said or 'see `logs`'} (the pod is there still: mend that and `watch` "
+      "again, or `delete` it)"
+    )
+  if "absent" in states:
+    install(job, runner)
+    if job.stage:
+      stage(job, runner)
+    start(job, runner)
+  elif states == {"finished"}:
+    say("the run is finished; `fetch` brings its workdir, and the pod costs until you `delete` it")
+    return True
+  elif states <= {"stopped", "finished"}:
+    raise ValueError("the run was stopped; `run` lets it go on, `delete` gives the pod back")
+  return False
