@@ -86,7 +86,7 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict], Parts]
         checkpoints.save(now, badness)
         checkpoints.wait()
       saved = f"step {at} is saved in {workdir}" if at else "no step was taken"
-      reporter.say(f"stopped by SIGTERM: {saved}; the same command continues")
+      reporter.say(f"stopped by SIGTERM: {saved}; the same command continues", everywhere=True)
 
     for line in [*describe(mesh, stages, parts, now), *settings.notices(config, first)]:
       reporter.say(line)

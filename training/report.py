@@ -109,9 +109,9 @@ class Reporter:
     self._show(at, "eval", values)
     self.restart()
 
-  def say(self, line: str) -> None:
-    """Prints a line above the bar, once however many processes run."""
-    if self._is_first:
+  def say(self, line: str, everywhere: bool = False) -> None:
+    """Prints a line above the bar, once however many processes run, or `everywhere`."""
+    if self._is_first or everywhere:
       tqdm.write(line, file=sys.stdout)
       sys.stdout.flush()
 

@@ -10,7 +10,9 @@ case $(show LoadState)/$(show ActiveState) in
   */failed) state=failed ;;
   *)
     state=finished
-    tail -n 5 "$log" 2> /dev/null | grep -q '^stopped by SIGTERM' && state=stopped
+    # In what this beginning has said; a host that does not report says little else.
+    awk '/^launch: beginning/ { said = 0 } /^stopped by SIGTERM/ { said = 1 } END { exit !said }' "$log" 2> /dev/null &&
+      state=stopped
     ;;
 esac
 # What train.py says of a failure, or how far it is; not what libraries have to say.
