@@ -22,6 +22,7 @@ from pretrained import names
 from pretrained.load import Pretrained
 
 _UNNAMED = re.compile(r"LABEL_\d+")  # what Hugging Face calls labels that have no names
+_FEATURES = ("features", "bilstm")  # modules below a head that know which layers they read
 _POSITIONS = "encoder/embeddings/position/embedding"
 
 
@@ -74,6 +75,9 @@ def fill(params: dict, pretrained: Pretrained, head: HeadConfig | None = None) -
   differ, last = {}, OUTPUTS[head.kind] if head else ""
   if head and pretrained.head and last in pretrained.params and (said := _unlike(head, pretrained.head)):
     differ[last] = said
+  if head and pretrained.head and head.features != pretrained.head.features:
+    reads = f"it reads {pretrained.head.features} there and {head.features} in this run"
+    differ |= {name: reads for name in _FEATURES if name in params and name in pretrained.params}
   for name in sorted(theirs.keys() & ours.keys()):
     if not _fits(name, ours[name].shape, theirs[name].shape, pretrained.tokenizer.vocab_size):
       said = f"{name} has shape {theirs[name].shape} there and {ours[name].shape} in this run"
@@ -111,10 +115,16 @@ def _unlike(ours: HeadConfig, theirs: HeadConfig) -> str:
   """How two heads mean different things by the same layer; "" if they do not, as far as is known."""
   if ours.kind != theirs.kind:
     return f"it is of {theirs.kind} there and of {ours.kind} in this run"
+  if ours.features != theirs.features:
+    return f"it reads {_read(theirs)} there and {_read(ours)} in this run"
   unnamed = all(_UNNAMED.fullmatch(name) for name in theirs.labels)
   if ours.labels == theirs.labels or (unnamed and len(ours.labels) == len(theirs.labels)):
     return ""
   return f"its labels are {', '.join(theirs.labels)} there and {', '.join(ours.labels)} in this run"
+
+
+def _read(head: HeadConfig) -> str:
+  return f"a BiLSTM on {head.features}" if head.features else "the body"
 
 
 def _fits(name: str, ours: tuple[int, ...], theirs: tuple[int, ...], vocab_size: int) -> bool:

@@ -136,6 +136,21 @@ def test_labels_without_names_go_by_their_number(capsys):
   assert "classifier begins anew: its labels are LABEL_0, LABEL_1, LABEL_2 there and yes, no" in capsys.readouterr().err
 
 
+def test_a_bilstm_goes_on_where_it_reads_the_same_layers(capsys):
+  fields = {"lstm_layers": 1, "lstm_width": 4}
+  before = model("bert", "tagging", features="last", **fields)
+  for features, goes_on in (("last", True), ("embeddings", False)):  # shapes fit in both
+    now = head("tagging", features=features, **fields)
+    found = flat(fill(fresh(task_shapes(before.config, now)), before, now))
+    assert (found["bilstm/forward_0/recurrent"] != -1).all() == (found["tagger/kernel"] != -1).all() == goes_on
+  assert "bilstm begins anew: it reads last there and embeddings in this run" in capsys.readouterr().err
+  plain = model("bert", "tagging")
+  now = head("tagging", features="last", lstm_width=16)  # twice that is the model's width: the tagger's shape fits
+  assert (flat(fill(fresh(task_shapes(plain.config, now)), plain, now))["tagger/kernel"] == -1).all()
+  said = "tagger begins anew: it reads the body there and a BiLSTM on last in this run"
+  assert said in capsys.readouterr().err
+
+
 def test_other_bodies():
   bert, albert = load(FIXTURES / "bert"), load(FIXTURES / "albert")
   with pytest.raises(ValueError, match="this run's model has no encoder/embedding_projection/bias; the checkpoint is"):
