@@ -10,6 +10,7 @@ The status is 0 when all processes end with 0, else that of the first which did 
 """
 
 import contextlib
+import math
 import os
 import signal
 import socket
@@ -89,12 +90,12 @@ def environment(index: int, processes: int, devices: int, address: str) -> dict[
 
 def wait(started: list[subprocess.Popen]) -> int:
   """Waits until all have ended, or one badly; returns its status, having said which it was."""
-  deadline = None
-  while any(process.poll() is None for process in started) and (deadline is None or time.monotonic() < deadline):
-    if deadline is None and first_bad(started) is not None:
+  bad, deadline = None, math.inf
+  while any(process.poll() is None for process in started) and time.monotonic() < deadline:
+    if bad is None and (bad := first_bad(started)) is not None:
       deadline = time.monotonic() + GRACE
     time.sleep(POLL)
-  if (bad := first_bad(started)) is None:
+  if bad is None and (bad := first_bad(started)) is None:
     return 0
   status = started[bad].returncode
   killed = status < 0

@@ -1,5 +1,6 @@
 """Several processes as one run on this machine: how they end, and that they train as one process does."""
 
+import fcntl
 import os
 import pathlib
 import signal
@@ -12,6 +13,7 @@ import pytest
 
 from launch import local
 from tests import runs
+from tests.training import toy_runs
 from training import metrics
 from training.checkpoint import saved_steps
 
@@ -97,6 +99,24 @@ def wait_for(condition, process: subprocess.Popen, seconds: float = 240) -> None
     assert process.poll() is None, process.returncode
     assert time.monotonic() < deadline
     time.sleep(0.05)
+
+
+def test_a_mistake_that_one_process_sees_ends_all_at_once_in_its_own_line(tmp_path):
+  (tmp_path / "run").mkdir()
+  with open(tmp_path / "run" / ".lock", "w") as file:
+    fcntl.flock(file, fcntl.LOCK_EX)  # which the first process asks for
+    toy = toy_runs.command(tmp_path / "run", "--distributed")
+    program = f"import sys; from launch import local; sys.exit(local.run({toy!r}, processes=2, devices=1))"
+    began = time.monotonic()
+    done = subprocess.run([sys.executable, "-c", program], env=toy_runs.ENV, capture_output=True, text=True)
+  assert done.returncode == 1, done.stderr
+  assert time.monotonic() - began < 90  # not the five minutes that JAX gives those who do not come
+  errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
+  assert (
+    errors[0] == f"error: another run is at work in {tmp_path / 'run'}; wait for it to end, or use another --workdir"
+  )
+  assert all(line.startswith("error: the run has lost a process, whose own output says why") for line in errors[1:])
+  assert "process 0 of 2 ended with status 1; stopping the others" in done.stderr
 
 
 # -------------------------------------------------------------------- a tiny BERT
