@@ -15,6 +15,7 @@ named best_ as the official script does it, and `threshold`, which gives the bes
 
 import argparse
 import collections
+import dataclasses
 import json
 import math
 import pathlib
@@ -186,6 +187,25 @@ def _in_order(path: pathlib.Path, probabilities, names: Sequence[str]) -> list[f
   return row
 
 
+def _with_predicted(task: Task, paths: Sequence[pathlib.Path]) -> Task:
+  """The task with the gold file's labels and those of the predictions: a model may know classes that a small gold file
+  does not have, and a file without labels has none."""
+  predicted = set()
+  for path in paths:
+    if path.suffix == ".jsonl":
+      rows = files.read_lines(path).values()
+      predicted |= {str(row.value) for row in rows}
+      predicted |= {name for row in rows if isinstance(row.probabilities, dict) for name in row.probabilities}
+    elif _has_header(path):
+      predicted |= set(files.read_labels(path).values())
+  if task.labels and (alone := sorted(predicted - set(task.labels))):
+    print(f"note: labels that the gold file does not have: {', '.join(alone)}", file=sys.stderr)
+  labels = tuple(sorted(predicted.union(task.labels)))
+  if not labels:
+    raise ValueError(f"{paths[0]} does not say what its probabilities are of; name the classes by --labels")
+  return dataclasses.replace(task, labels=labels)
+
+
 def _has_header(path: pathlib.Path) -> bool:
   """Whether a file of tabs names its columns; one of probabilities has numbers alone."""
   with open(path, encoding="utf-8-sig", errors="replace") as file:
@@ -224,6 +244,7 @@ def _parse() -> argparse.Namespace:
   custom.add_argument("--kind", choices=table.KINDS, default="classification")
   custom.add_argument("--texts", nargs="+", default=["sentence"], help="columns with the text or the two texts")
   custom.add_argument("--label", default="label", help="the column with the label")
+  custom.add_argument("--labels", nargs="+", default=[], help="the classes, in the order of the model's probabilities")
   custom.add_argument("--scores", nargs="+", default=[], choices=list(scores.SCORES))
   return parser.parse_args()
 
@@ -231,12 +252,13 @@ def _parse() -> argparse.Namespace:
 def main() -> None:
   args = _parse()
   if args.task == "custom":
-    task = table.custom(args.kind, texts=args.texts, label=args.label, scores=args.scores)
+    task = table.custom(args.kind, texts=args.texts, label=args.label, labels=args.labels, scores=args.scores)
   else:
     task = table.find_task(args.task)
   # Joining predictions needs no labels.
   examples = readers.read(task, args.gold, args.split, labelled=False if args.output else None, data_dir=args.data_dir)
-  task = readers.with_labels(task, examples)
+  if task.kind == "classification" and not task.labels:
+    task = _with_predicted(readers.with_labels(task, examples), args.predictions)
   found = (evaluate_answers if task.kind == "span" else evaluate_examples)(task, examples, args)
   if args.json:
     finite = {name: None if math.isnan(value) else value for name, value in found.items()}

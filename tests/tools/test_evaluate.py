@@ -198,6 +198,28 @@ def test_a_task_of_ones_own(run, tmp_path):
   )
 
 
+def test_ones_own_labels_need_not_all_be_in_the_gold_file(run, fails, tmp_path):
+  write(tmp_path, "dev.tsv", "sentence\tlabel", "x\tpos", "y\tneg", "z\tpos")
+  write(tmp_path, "test.tsv", "sentence", "x", "y", "z")
+  three = [("so-so", 0.2, 0.5, 0.3), ("neg", 0.6, 0.1, 0.3), ("pos", 0.1, 0.2, 0.7)]
+  names = ("neg", "so-so", "pos")
+  record = lambda i, value, p: {"id": i, "prediction": value, "probabilities": dict(zip(names, p, strict=True))}
+  lines = [json.dumps(record(i, value, p)) for i, (value, *p) in enumerate(three)]
+  write(tmp_path, "p.jsonl", *lines)
+  write(tmp_path, "q.jsonl", *(json.dumps(record(i, "pos", (0.0, 0.1, 0.9))) for i in range(3)))
+  files.write_labels(tmp_path / "p.tsv", "012", [value for value, *_ in three])
+  files.write_probabilities(tmp_path / "p.bare.tsv", [p for _, *p in three])
+  own = ("--task=custom", "--gold=.", "--predictions")
+  accuracy = pytest.approx({"accuracy": 2 / 3})
+  assert run(*own, "p.jsonl") == run(*own, "p.tsv") == accuracy
+  assert run(*own, "p.jsonl", "q.jsonl") == accuracy  # joined: pos, pos, pos
+  assert run(*own, "p.bare.tsv", "--labels", *names) == accuracy
+  assert "p.bare.tsv: 3 lines of 3 numbers" in fails(*own, "p.bare.tsv")
+  assert run(*own, "p.jsonl", "q.jsonl", "--split=test", "--output=j.tsv") == {}
+  assert files.read_labels(tmp_path / "j.tsv") == {"0": "pos", "1": "pos", "2": "pos"}
+  assert "name the classes by --labels" in fails(*own, "p.bare.tsv", "--split=test", "--output=j.tsv")
+
+
 def test_a_test_set_can_be_joined_but_not_scored(run, fails, tmp_path):
   write(tmp_path, "test.tsv", "index\tsentence", "0\tx", "1\ty")
   files.write_labels(tmp_path / "p.tsv", "01", "10")
