@@ -46,6 +46,7 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict], Parts]
   sharding.check_model(config.model.num_heads, config.model.intermediate_size, mesh)
   local = functools.partial(sharding.local_rows, mesh)
   for stage in stages:
+    parts.attention(stage.length)  # a kernel that cannot do it is said before anything is written
     for shapes in parts.shapes(stage)[0]:
       sharding.check_rows("batch_size", shapes["sequence_ids"].shape[0], mesh, config.accumulate)
   tx, schedule = optimizer.make(settings.optimizer_config(config.optimizer, config.steps), config.steps)
@@ -154,7 +155,8 @@ def describe(mesh: Mesh, stages: list[Stage], parts: Parts, now: state.TrainStat
   for stage in stages:
     largest = parts.shapes(stage)[0][-1]
     flops = parts.flops(*largest["sequence_ids"].shape) / 1e9
-    lines.append(f"steps {stage.start} to {stage.stop}: at most {described(largest)}, {flops:,.1f} GFLOP a step")
+    how = [f"at most {described(largest)}", f"{flops:,.1f} GFLOP a step", parts.attention(stage.length)]
+    lines.append(f"steps {stage.start} to {stage.stop}: {', '.join(filter(None, how))}")
   return lines + ([f"continuing from step {int(now.step)}"] if now.step else [])
 
 

@@ -10,6 +10,7 @@ from jax.sharding import PartitionSpec as P
 from jaxtyping import Array, Float, Int
 
 from models.config import EncoderConfig
+from models.xlnet_config import XLNetConfig
 
 _TILES = (512, 256, 128)  # tokens of a kernel's block; the largest that divides the row
 _NO_KERNEL = ("TPU v2", "TPU v3")  # Mosaic has no products of bfloat16 there
@@ -49,6 +50,19 @@ def kernel_of(config: EncoderConfig, length: int, dropout: bool) -> str:
   if platform in ("gpu", "cuda") and config.dtype == "bfloat16":
     return "cudnn"
   return "explicit"
+
+
+def described(config: EncoderConfig | XLNetConfig, length: int) -> str:
+  """Returns in words which attention rows of `length` tokens have, in training and without dropout; "" of an XLNet,
+  whose relative scores no kernel has.
+
+  Raises:
+    ValueError: see `kernel_of`.
+  """
+  if isinstance(config, XLNetConfig):
+    return ""
+  train, still = (kernel_of(config, length, dropout) for dropout in (config.attention_dropout > 0, False))
+  return f"attention {train}" + (f" (without dropout {still})" if still != train else "")
 
 
 def attend(

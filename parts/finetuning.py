@@ -18,6 +18,7 @@ from data.tasks.examples import Example
 from data.tasks.flat import Features
 from data.tasks.packing import TaskSource
 from data.tasks.table import Task
+from models import fused
 from models.flops import task_flops
 from models.head_config import HEAD_KINDS, HeadConfig
 from models.primitives import ModelConfig
@@ -110,6 +111,7 @@ def build(config: ConfigDict) -> Parts:
     save_assets=lambda workdir: checkpoint.tokenizer.save(os.path.join(workdir, TOKENIZER_FOLDER)),
     score=lambda outputs: score(examples, decode.decode(task, held_out, eval_features, outputs, answers)),
     badness=functools.partial(badness, task.main_score),
+    attention=functools.partial(fused.described, still(model) if head.freeze else model),
   )
 
 
@@ -147,6 +149,11 @@ def model_config(config: ConfigDict, given: ModelConfig) -> ModelConfig:
   if config.length > longest:
     raise ValueError(f"config.length={config.length} is more than the {longest} positions of {config.init_from}")
   return model
+
+
+def still(model: ModelConfig) -> ModelConfig:
+  """Returns the model as it is run without dropout."""
+  return dataclasses.replace(model, attention_dropout=0.0)
 
 
 def head_config(head: ConfigDict, task: Task) -> HeadConfig:

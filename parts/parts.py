@@ -29,6 +29,7 @@ class Parts:
     save_assets: writes to a workdir what its weights need to be used (the tokenizer).
     score: outputs of the held-out batches → the task's scores, by name.
     badness: numbers of an evaluation → what is least in the best checkpoints.
+    attention: length → which attention such rows have, in words; "" where there is one kind alone.
   """
 
   objective: Objective
@@ -42,3 +43,4 @@ class Parts:
   save_assets: Callable[[str], None]
   score: Callable[[list[Outputs]], dict[str, float]] = lambda outputs: {}
   badness: Callable[[dict[str, float]], float] = lambda values: values["loss"]
+  attention: Callable[[int], str] = lambda length: ""

@@ -1,6 +1,7 @@
 """Pretraining: a prepared corpus, read by an encoder or an XLNet."""
 
 import dataclasses
+import functools
 import os
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -13,6 +14,7 @@ from data.corpus import TOKENIZER_FOLDER, Corpus
 from data.places import local_copy
 from data.streams import StreamSource
 from data.tokenizers import Tokenizer, load_tokenizer
+from models import fused
 from models.config import EncoderConfig
 from models.flops import pretraining_flops, xlnet_flops
 from models.pretraining import PretrainingModel
@@ -189,4 +191,5 @@ def build(config: ConfigDict) -> Parts:
       "data.corpus_fingerprint": settings.corpus_fingerprint(corpora.values()),
     },
     save_assets=lambda workdir: tokenizer.save(os.path.join(workdir, TOKENIZER_FOLDER)),
+    attention=functools.partial(fused.described, family.model),
   )

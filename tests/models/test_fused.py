@@ -76,6 +76,14 @@ def test_auto_is_the_kernel_that_fits(platform, kind, length, dropout, dtype, ex
     assert fused.kernel_of(config, length, dropout) == expected
 
 
+def test_the_choice_is_said_in_words():
+  device = jax.sharding.AbstractDevice(device_kind="TPU v4", num_cores=None, platform="tpu")
+  with jax.sharding.use_abstract_mesh(AbstractMesh((1,), ("data",), (AxisType.Auto,), abstract_device=device)):
+    assert fused.described(tiny.config(), 128) == "attention explicit (without dropout splash)"
+    assert fused.described(tiny.config(attention_dropout=0.0), 128) == "attention splash"
+  assert fused.described(tiny.config(), 128) == "attention explicit"
+
+
 @pytest.mark.parametrize(
   ("fields", "length", "dropout", "message"),
   [
