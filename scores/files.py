@@ -172,7 +172,9 @@ def read_nbest(path: str | pathlib.Path) -> dict[str, list[tuple[str, float]]]:
     try:
       result[key] = [(str(entry["text"]), float(entry["probability"])) for entry in entries]
     except (TypeError, KeyError, ValueError):
-      raise ValueError(f"{path}: {key} has no list of entries with text and probability") from None
+      raise ValueError(
+        f"{path}: {key} has no list of entries with text and probability, as in nbest_predictions.json"
+      ) from None
   return result
 
 

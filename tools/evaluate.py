@@ -39,7 +39,10 @@ def read_classes(task: Task, examples: Sequence[Example], path: pathlib.Path) ->
     rows = _by_id(path, files.read_lines(path), examples)
     values = [str(row.value) for row in rows]
     given = [row.probabilities for row in rows]
-    table = None if None in given else np.array([_in_order(path, x, names) for x in given])
+    own = [len(e.options) if task.kind == "choice" else len(names) for e in examples]
+    table = None
+    if None not in given:
+      table = np.array([_in_order(path, x, names, n) for x, n in zip(given, own, strict=True)])
   elif _has_header(path):
     values, table = _by_id(path, files.read_labels(path), examples), None
   else:
@@ -52,6 +55,10 @@ def read_classes(task: Task, examples: Sequence[Example], path: pathlib.Path) ->
     values = [str(ord(x) - ord("A")) if len(x) == 1 and "A" <= x <= "Z" else x for x in values]
   if wrong := [x for x in values if x not in names]:
     raise ValueError(f"{path}: prediction {wrong[0]!r} is not one of {', '.join(names)}")
+  if task.kind == "choice":
+    for x, e in zip(values, examples, strict=True):
+      if int(x) >= len(e.options):
+        raise ValueError(f"{path}: prediction {x} for {e.id}, which has {len(e.options)} options")
   return values, table
 
 
@@ -100,6 +107,8 @@ def join_texts(paths: Sequence[pathlib.Path]) -> dict[str, str]:
     if path.suffix != ".jsonl":
       return files.read_texts(path)
     return {key: str(row.value) for key, row in files.read_lines(path).items()}
+  if lines := [path for path in paths if path.suffix == ".jsonl"]:
+    raise ValueError(f"{lines[0]} has one answer a question; several files are joined by their nbest_predictions.json")
   joined = ensembles.mean_nbest([files.read_nbest(path) for path in paths])
   return {key: next((text for text, _ in entries if text), "") for key, entries in joined.items()}
 
@@ -176,15 +185,16 @@ def _by_id(path: pathlib.Path, rows: dict, examples: Sequence[Example]) -> list:
   return [rows[key] for key in ids]
 
 
-def _in_order(path: pathlib.Path, probabilities, names: Sequence[str]) -> list[float]:
+def _in_order(path: pathlib.Path, probabilities, names: Sequence[str], own: int) -> list[float]:
+  """The probabilities of the names, of which an example has the first `own`; 0 for the others."""
   try:
-    row = [probabilities[name] for name in names] if isinstance(probabilities, dict) else list(probabilities)
+    row = [probabilities[name] for name in names[:own]] if isinstance(probabilities, dict) else list(probabilities)
     row = [float(x) for x in row]
   except (KeyError, TypeError, ValueError):
     row = []
-  if len(row) != len(names):
-    raise ValueError(f"{path}: probabilities {probabilities!r} are not of the labels {', '.join(names)}")
-  return row
+  if len(row) != own:
+    raise ValueError(f"{path}: probabilities {probabilities!r} are not of the labels {', '.join(names[:own])}")
+  return row + [0.0] * (len(names) - own)
 
 
 def _with_predicted(task: Task, paths: Sequence[pathlib.Path]) -> Task:

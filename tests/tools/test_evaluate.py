@@ -126,6 +126,19 @@ def test_options_by_group_and_letter(run, tmp_path):
   assert found == pytest.approx({"accuracy": 2 / 3, "accuracy_middle": 1 / 2, "accuracy_high": 1})
 
 
+def test_questions_with_more_and_fewer_options(run, fails, tmp_path):
+  question = lambda key, options, label: json.dumps({"id": key, "context": "x", "options": options, "label": label})
+  write(tmp_path, "dev.jsonl", question("a", ["y", "z"], 1), question("b", ["v", "w", "y"], 2))
+  record = lambda key, p: json.dumps({"id": key, "prediction": p.index(max(p)), "probabilities": p})
+  write(tmp_path, "p.jsonl", record("a", [0.1, 0.9]), record("b", [0.5, 0.2, 0.3]))
+  write(tmp_path, "q.jsonl", record("a", [0.6, 0.4]), record("b", [0.0, 0.3, 0.7]))
+  own = ("--task=custom", "--kind=choice", "--gold=.", "--predictions")
+  assert run(*own, "p.jsonl") == run(*own, "q.jsonl") == {"accuracy": 0.5}
+  assert run(*own, "p.jsonl", "q.jsonl") == {"accuracy": 1}
+  write(tmp_path, "p.jsonl", '{"id": "a", "prediction": 2}', '{"id": "b", "prediction": 2}')
+  assert "p.jsonl: prediction 2 for a, which has 2 options" in fails(*own, "p.jsonl")
+
+
 def test_entities(run, tmp_path):
   write(tmp_path, "gold.txt", "-DOCSTART- O", "", "EU B-ORG", "in B-LOC", "New I-LOC", "", "Peter B-PER")
   write(tmp_path, "p.txt", "EU B-ORG", "in O", "New B-LOC", "", "Peter B-PER")
@@ -254,6 +267,8 @@ def test_what_is_missing(fails, tmp_path, mrpc):
   files.write_json(tmp_path / "p.json", {"a": "x"})
   assert "no prediction for 2 of 3 questions" in fails(*SQUAD2)
   assert "--threshold needs --null_odds" in fails(*SQUAD2, "--threshold=0")
+  assert "a has no list of entries with text and probability, as in nbest" in fails(*SQUAD2, "p.json")
+  assert "p.jsonl has one answer a question; several" in fails(*SQUAD2, "p.jsonl")
   squad(tmp_path, "one.json", impossible=False)
   one = ("--task=squad1", "--gold=one.json", "--predictions", "p.json", "--null_odds", "odds.json")
   assert "--null_odds and --threshold are of squad2" in fails(*one)
