@@ -28,6 +28,7 @@ Shape = tuple[int, int]  # rows, length
 
 MOST_SHAPES = 4
 _SAMPLED = 256  # batches that the shapes are chosen by
+_SLACK = 0.02  # of the tokens computed, not worth a further shape
 _LENGTHS = 8  # unpacked lengths are multiples of this
 _SHORT = 8  # tokens of a sequence; rows have slots for so short ones
 _SHUFFLE = 0  # a purpose of random numbers
@@ -257,14 +258,18 @@ def first_fit(sizes: Sequence[int], room: int, most: int) -> list[int]:
 
 
 def levels(needs: np.ndarray, most: int) -> list[int]:
-  """At most MOST_SHAPES sizes, ascending, the last `most`: those that give what is needed with the least in excess."""
+  """At most MOST_SHAPES sizes, ascending, the last `most`: as few as give what is needed with hardly more than the
+  least that so many can give, for each is a program to compile."""
   distinct = np.unique(needs)
   if len(distinct) > 24:  # few enough to try every choice
     distinct = np.unique(np.quantile(needs, np.linspace(0, 1, 24), method="higher"))
   below = distinct[distinct < most].tolist()
-  choices = [(*some, most) for n in range(MOST_SHAPES) for some in itertools.combinations(below, n)]
   cost = lambda sizes: np.take(sizes, np.searchsorted(sizes, needs)).sum()
-  return list(min(choices, key=cost))
+  best = [
+    min(((*some, most) for some in itertools.combinations(below, n)), key=cost)
+    for n in range(min(MOST_SHAPES, len(below) + 1))
+  ]
+  return list(next(sizes for sizes in best if cost(sizes) <= (1 + _SLACK) * cost(best[-1])))
 
 
 def batches(

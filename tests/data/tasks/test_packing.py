@@ -59,6 +59,11 @@ def test_the_shapes_waste_least():
   assert levels(np.array([7, 7]), 7) == [7]
 
 
+def test_a_shape_that_saves_next_to_nothing_is_not_compiled():
+  assert levels(np.array([99, 100, 100, 100, 101]), 101) == [101]
+  assert levels(np.array([50, 99, 100, 100, 100]), 101) == [50, 101]
+
+
 @pytest.mark.parametrize("pack", [True, False])
 @pytest.mark.parametrize("batch_size", [1, 8, 12, 50, 64])
 def test_every_unit_comes_once_an_epoch_in_another_order(batch_size, pack):
