@@ -71,6 +71,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
   """
   parser = cli.parser(__doc__)
   parser.fromfile_prefix_chars = "@"
+  parser.convert_arg_line_to_args = lambda line: [line.strip()] if line.strip() and not line.startswith("#") else []
   add = parser.add_argument
   add("verb", choices=VERBS, metavar="VERB", help="one of those above")
   add("--name", required=True, help="the pod's")

@@ -124,7 +124,7 @@ def test_hosts_are_counted_as_cloud_tpu_builds_them(type, slices, count):
 
 def test_flags_may_stand_in_a_file(gcloud, tmp_path, monkeypatch, capsys):
   file = tmp_path / "pod.txt"
-  file.write_text("\n".join([*FLAGS, *RUN]))
+  file.write_text("\n".join(["# a comment", *FLAGS, "", *RUN]) + "\n")
   for arguments in ([f"@{file}", "--dry-run"], [*FLAGS, *RUN, "--dry-run"]):
     call(monkeypatch, "watch", *arguments)
   lines = capsys.readouterr().out.splitlines()
