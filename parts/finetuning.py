@@ -5,6 +5,7 @@ import functools
 import hashlib
 import math
 import os
+import sys
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -80,6 +81,10 @@ def build(config: ConfigDict) -> Parts:
 
   held_out = [example for some in examples.held_out.values() for example in some]
   train_features, eval_features = featurize(examples.train), featurize(held_out)
+  for name, some in (("train", train_features), ("held-out", eval_features)):
+    said = features.said_of_cuts(some, config.length, config.data.max_query_length)
+    if said and jax.process_index() == 0:
+      print(f"note: {name}: {said}", file=sys.stderr)
   source = functools.partial(
     TaskSource, length=config.length, batch_size=config.batch_size, pack=config.data.pack, devices=len(jax.devices())
   )

@@ -23,6 +23,7 @@ evaluate nbest_predictions.json to find the best threshold.)
 import dataclasses
 import json
 import pathlib
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
@@ -100,6 +101,8 @@ def main() -> None:
   apply = predictor(checkpoint)
   for split, examples in splits.items():
     found = features.build(task, examples, checkpoint.tokenizer, length, cls_last=last, **known)
+    if said := features.said_of_cuts(found, length, known.get("max_query_length", 64)):
+      print(f"note: {said}", file=sys.stderr)
     predictions = decode.decode(task, examples, found, outputs(apply, found, length, args.batch_size), answers)
     write(task, examples, predictions, outputs_of[split], threshold, checkpoint.head)
     for path in outputs_of[split]:

@@ -15,6 +15,23 @@ _MAKERS = {
   "tagging": sequences.tags,
 }
 
+_CUT = {
+  "classification": "texts lose tokens, for a row has {length}",
+  "regression": "texts lose tokens, for a row has {length}",
+  "choice": "options lose tokens of their own or of the context, for a row has {length}",
+  "tagging": "words lose pieces, for a row has {length}",
+  "span": "questions lose tokens, for max_query_length={query}",
+}
+
+
+def said_of_cuts(features: Features, length: int, max_query_length: int = 64) -> str:
+  """What was cut off the examples, in words; "" if nothing was. Arguments as `build` had them."""
+  if not features.truncated:
+    return ""
+  of = {"span": features.num_examples, "tagging": None}.get(features.kind, features.num_sequences)
+  count = f"{features.truncated:,}" + (f" of {of:,}" if of else "")
+  return f"{count} {_CUT[features.kind].format(length=length, query=max_query_length)}"
+
 
 def build(
   task: Task,

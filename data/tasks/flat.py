@@ -37,7 +37,7 @@ class Features:
     allowed: span: bool [T]: where an answer may begin or end: the context, and the cls piece, which says there is none.
     answers: span: int32 [S, 2], first and last token of the answer in the sequence; both are the cls piece's where the
       window holds no answer, and -1 where the answer is not known.
-    truncated: sequences that lost tokens.
+    truncated: what lost tokens: of texts and choices sequences, of tagging words, of span questions.
   """
 
   kind: str

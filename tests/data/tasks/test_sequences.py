@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from data.tasks.examples import ChoiceExample, TagExample, TextExample
-from data.tasks.features import build
+from data.tasks.features import build, said_of_cuts
 from data.tasks.flat import IGNORED
 from data.tasks.table import TASKS, custom
 from tests.data.tasks import small
@@ -58,6 +58,8 @@ def test_a_single_text_loses_its_end():
   features = build(task, [TextExample("0", ("the cat sat on a mat",), 0.5), TextExample("1", ("a",))], BERT, 6)
   assert pieces(BERT, features, 0) == "[CLS] the cat sat on [SEP]"
   assert features.truncated == 1
+  assert said_of_cuts(features, 6) == "1 of 2 texts lose tokens, for a row has 6"
+  assert said_of_cuts(build(task, [TextExample("1", ("a",))], BERT, 6), 6) == ""
   assert features.labels.dtype == np.float32
   np.testing.assert_array_equal(features.labels, [0.5, np.nan])
 
@@ -88,6 +90,7 @@ def test_race_cuts_the_beginning_of_an_option_and_the_end_of_the_context():
   assert pieces(BERT, features, 0) == "[CLS] the cat sat [SEP] ran on red [SEP]"
   assert pieces(BERT, features, 1) == "[CLS] the cat sat on a [SEP] dog [SEP]"
   assert features.truncated == 2
+  assert said_of_cuts(features, 9) == "2 of 2 options lose tokens of their own or of the context, for a row has 9"
 
 
 def test_the_first_piece_of_a_word_is_tagged():
@@ -126,6 +129,7 @@ def test_a_word_that_is_longer_than_a_row_keeps_its_first_piece():
   features = build(NER, [TagExample("0", ("cat", "cat" + "s" * 9), ("O", "B-PER"))], BERT, 6)
   assert [pieces(BERT, features, i) for i in range(2)] == ["[CLS] cat [SEP]", "[CLS] cat ##s ##s ##s [SEP]"]
   assert features.truncated == 1
+  assert said_of_cuts(features, 6) == "1 words lose pieces, for a row has 6"
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from data.tasks import answers
 from data.tasks.examples import SpanExample
-from data.tasks.features import build
+from data.tasks.features import build, said_of_cuts
 from data.tasks.table import TASKS
 from data.tasks.windows import max_context, token_span, window_bounds
 from tests.data.tasks import small
@@ -115,6 +115,7 @@ def test_a_long_question_loses_its_end_and_is_counted():
   features = build(SQUAD, [SpanExample("1", "the cat sat", "a dog")], small.word_pieces(), 16, max_query_length=2)
   assert features.lengths.tolist() == [2 + 2 + 3]
   assert features.truncated == 1
+  assert said_of_cuts(features, 16, 2) == "1 of 1 questions lose tokens, for max_query_length=2"
 
 
 def test_answers_that_pieces_cannot_express_are_counted_by_reason():
