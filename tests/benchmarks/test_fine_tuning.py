@@ -25,9 +25,9 @@ def test_means_and_errors_of_seeds_that_both_have():
   assert (row["task"], row["metric"], row["seeds"]) == ("sst2", "accuracy", 3)
   assert row["ours"] == pytest.approx(0.83)
   assert row["theirs"] == pytest.approx(0.82)
-  assert row["ours_error"] == pytest.approx(0.0152753)  # sqrt((.03² + .01² + .02²) / 2 / 3)
+  assert row["ours_error"] == pytest.approx(0.0152753, abs=1e-6)  # sqrt((.03² + .01² + .02²) / 2 / 3)
   assert row["difference"] == pytest.approx(0.01)  # of .01, -.02, .04
-  assert row["difference_error"] == pytest.approx(0.0173205)
+  assert row["difference_error"] == pytest.approx(0.0173205, abs=1e-6)
   assert row["p"] == pytest.approx(0.6220, abs=1e-4)  # t = .57735 with two degrees of freedom
 
 
