@@ -255,8 +255,16 @@ def test_the_last_attempt_alone_is_quoted(stage):
   assert "failed: exit status 0" in stage.err
 
 
+@pytest.fixture
+def interrupts():
+  """Ctrl-C as in the foreground; what a shell starts in the background begins with it ignored."""
+  before = signal.signal(signal.SIGINT, signal.default_int_handler)
+  yield
+  signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.parametrize(("name", "status"), [("SIGINT", 130), ("SIGTERM", 0)])
-def test_a_signal_makes_the_runs_save_and_says_how_to_go_on(stage, name, status):
+def test_a_signal_makes_the_runs_save_and_says_how_to_go_on(stage, interrupts, name, status):
   stage("--seeds=4", "--jobs=2", play={"seed=1": "wait", "seed=2": name}, ends=status)
   assert sorted(stage.started) == [f"seed={i}" for i in range(3)]
   assert stage.err.splitlines() == [
