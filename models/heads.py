@@ -6,7 +6,16 @@ from jaxtyping import Array, Float, Int, Shaped
 
 from models.attention import MASKED
 from models.config import EncoderConfig
-from models.primitives import ACTIVATIONS, ModelConfig, dense, layer_norm, product, split_by_row
+from models.primitives import (
+  ACTIVATIONS,
+  ModelConfig,
+  dense,
+  is_tensor_parallel,
+  layer_norm,
+  product,
+  split_by_row,
+  whole,
+)
 
 
 def gather_positions(
@@ -40,7 +49,10 @@ def tied_logits(
   bias: Float[Array, " vocab"],
 ) -> Float[Array, "batch targets vocab"]:
   """The word table as output matrix, plus a bias a word: float32 logits, those of slots past vocab_size masked."""
-  logits = product(hidden, word_table.astype(hidden.dtype).T, preferred_element_type="float32")
+  word_table = word_table.astype(hidden.dtype)
+  if is_tensor_parallel():  # each device takes its share of the words; of the width, sums of all logits would be sent
+    word_table = whole(word_table, tensor=0)
+  logits = product(hidden, word_table.T, preferred_element_type="float32")
   logits = split_by_row(logits + bias[None, None, :], tensor=2)
   if config.vocab_slots == config.vocab_size:
     return logits

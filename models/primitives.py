@@ -1,5 +1,6 @@
 """The pieces every family shares: dense layers, layer norm, activations and dropout, with BERT's defaults."""
 
+import functools
 import math
 from collections.abc import Callable
 
@@ -63,8 +64,23 @@ def _placed(x: Float[Array, "..."], split: dict[int, tuple[str, ...]]) -> Float[
 
 
 def lookup(table: Float[Array, "entries width"], ids: Int[Array, "batch length"]) -> Float[Array, "batch length width"]:
-  """The table's entries at `ids`, split by row."""
-  return split_by_row(jnp.take(whole(table), ids, axis=0))
+  """The table's entries at `ids`, split by row.
+
+  Each device looks up its own rows in the whole table, by hand, so that the table's gradient, too, is a sum of what
+  each makes of its own rows: the compiler may send the rows' vectors instead.
+  """
+  mesh = jax.sharding.get_abstract_mesh()
+  axes = tuple(axis for axis in ("data", "fsdp") if axis in mesh.auto_axes and mesh.shape[axis] > 1)
+  take = functools.partial(jnp.take, axis=0)
+  if axes and ids.shape[0] % math.prod(mesh.shape[axis] for axis in axes) == 0:
+    places = {"in_specs": (PartitionSpec(), PartitionSpec(axes)), "out_specs": PartitionSpec(axes)}
+    take = jax.shard_map(take, **places, axis_names=set(axes), check_vma=False)
+  return split_by_row(take(whole(table), ids))
+
+
+def is_tensor_parallel() -> bool:
+  """Whether the ambient mesh splits layers."""
+  return dict(jax.sharding.get_abstract_mesh().shape).get("tensor", 1) > 1
 
 
 def initializer(config: ModelConfig) -> nn.initializers.Initializer:
@@ -110,26 +126,46 @@ def layer_norm(config: ModelConfig, name: str | None = None) -> nn.LayerNorm:
 
 
 class Dropout(nn.Module):
-  """Sets each value to zero with probability `rate` and scales the others by 1 / (1 - rate)."""
+  """Sets each value to zero with probability `rate` and scales the others by 1 / (1 - rate).
+
+  `by_row` says that the first axis is that of the batch.
+  """
 
   rate: float
+  by_row: bool = True
 
   @nn.compact
   def __call__(self, x: Float[Array, "..."], deterministic: bool) -> Float[Array, "..."]:
     if deterministic or self.rate == 0:
       return x
-    keep, scale = keep_mask(self.make_rng("dropout"), self.rate, x.shape)
+    keep, scale = keep_mask(self.make_rng("dropout"), self.rate, x.shape, self.by_row)
     return jnp.where(keep, x * jnp.asarray(scale, x.dtype), jnp.zeros((), x.dtype))
 
 
-def keep_mask(key: PRNGKeyArray, rate: float, shape: tuple[int, ...]) -> tuple[Bool[Array, "..."], float]:
+def keep_mask(
+  key: PRNGKeyArray, rate: float, shape: tuple[int, ...], by_row: bool = True
+) -> tuple[Bool[Array, "..."], float]:
   """Returns a random mask and the scale that keeps the mean: one over the probability that the mask is true.
 
   Two values share a 32-bit random word, which makes the mask three times as cheap as nn.Dropout's on a CPU. The rate
   is rounded to a multiple of 1/65536, and the scale belongs to the rounded rate. Values depend on key and shape alone:
-  no sharding changes them.
+  no sharding changes them. With `by_row` each row's values are its own, by its number in the batch: so they are the
+  same where a device is given but its share of the rows.
   """
   kept = min(max(round((1 - rate) * 2**16), 1), 2**16 - 1)
-  words = jax.random.bits(key, (*shape[:-1], -(-shape[-1] // 2)), jnp.uint32)
+  draw = lambda key, shape: jax.random.bits(key, (*shape[:-1], -(-shape[-1] // 2)), jnp.uint32)
+  if not by_row:
+    words = draw(key, shape)
+  elif jax.random.key_impl(key) == "threefry2x32" and len(shape) > 1:
+    keys = jax.vmap(jax.random.fold_in, (None, 0))(key, _first_row(shape[0]) + jnp.arange(shape[0]))
+    words = jax.vmap(lambda key: draw(key, shape[1:]))(keys)
+  else:  # a generator of the hardware draws for all rows at once
+    words = draw(jax.random.fold_in(key, _first_row(shape[0])), shape)
   halves = jax.lax.bitcast_convert_type(words, jnp.uint16).reshape(*words.shape[:-1], -1)
   return halves[..., : shape[-1]] < kept, 2**16 / kept
+
+
+def _first_row(rows: int) -> Int[Array, ""] | int:
+  """The number in the batch of the first of a device's `rows` rows: 0, unless it is given but a share of them."""
+  mesh = jax.sharding.get_abstract_mesh()
+  return rows * jax.lax.axis_index("data") if "data" in mesh.manual_axes else 0

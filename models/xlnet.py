@@ -190,6 +190,7 @@ class XLNet(nn.Module):
     self.mask_embedding = self.param("mask_embedding", _mask_embedding, (config.hidden_size,))
     self.layers = Layers(config)
     self.dropout = Dropout(config.hidden_dropout)
+    self.encoding_dropout = Dropout(config.hidden_dropout, by_row=False)
 
   def __call__(
     self,
@@ -251,7 +252,7 @@ class XLNet(nn.Module):
       hidden = jnp.concatenate([hidden, split_by_row(query)], axis=1)
 
     # One draw for all rows and layers: the original draws for each row, which makes each row's projection another.
-    encoding = self.dropout(distance_encoding(length, remembered + length, config), deterministic)
+    encoding = self.encoding_dropout(distance_encoding(length, remembered + length, config), deterministic)
     signs = None if backward is None else jnp.where(backward, -1.0, 1.0).astype(config.dtype)
     distances = Distances(encoding.astype(config.dtype), signs)
     if memory is not None:

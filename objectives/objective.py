@@ -32,6 +32,8 @@ class Objective(NamedTuple):
     eval_fn: the same without dropout; gives outputs besides, {} where the host has nothing to score.
     frozen: modules of the parameters (names at the top of the tree) that stay as they are: no gradient with respect to
       them is taken, and the optimizer knows nothing of them.
+    rows_apart: whether all that `loss_fn` does with a row, up to the sums, is of that row alone, wherever the others
+      are.
   """
 
   init: Callable[[Array], Params]
@@ -39,6 +41,7 @@ class Objective(NamedTuple):
   loss_fn: LossFn
   eval_fn: EvalFn
   frozen: tuple[str, ...] = ()
+  rows_apart: bool = True
 
   def moving(self, params: Params) -> Params:
     """Returns the parameters that are trained."""
@@ -63,9 +66,11 @@ def row_keys(key: Array, rows: Array) -> Array:
 def dropout_rngs(key: Array, rows: Array, prng: str) -> dict[str, Array]:
   """Returns the generator of a micro-batch's dropout masks, of a kind in PRNG.
 
-  A micro-batch is known by its first row; the generator may be another than the one that seeds it.
+  A micro-batch is known by its first row, wherever that is; the generator may be another than the one that seeds it.
   """
-  return {"dropout": jax.random.key(jax.random.bits(jax.random.fold_in(key, rows[0])), impl=prng)}
+  shares = tuple(jax.sharding.get_abstract_mesh().manual_axes)  # that rows are split into by hand
+  first = jax.lax.pmin(rows[0], shares) if shares else rows[0]
+  return {"dropout": jax.random.key(jax.random.bits(jax.random.fold_in(key, first)), impl=prng)}
 
 
 def check_prng(prng: str) -> None:

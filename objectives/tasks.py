@@ -53,7 +53,14 @@ def make(model: TaskModel, dropout_prng: str = "threefry2x32") -> Objective:
     output, found = model.apply({"params": params}, inputs(batch), method=kind.read)
     return *kind.sums(output, batch), carry, found | {name: batch[name] for name in ("sequences", "sequence_ids")}
 
-  return Objective(init, no_carry, loss_fn, eval_fn, frozen=(model.body,) if model.head.freeze else ())
+  return Objective(
+    init,
+    no_carry,
+    loss_fn,
+    eval_fn,
+    frozen=(model.body,) if model.head.freeze else (),
+    rows_apart=model.head.kind != "choice",
+  )
 
 
 def classification(logits: Float[Array, "batch slots labels"], batch: Batch) -> tuple[Sums, Sums]:

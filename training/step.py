@@ -1,8 +1,11 @@
 """One optimizer step, one evaluation step: pure functions to be jitted over a mesh."""
 
+import functools
+
 import jax
 import jax.numpy as jnp
 import optax
+from jax.sharding import PartitionSpec as P
 
 from objectives.objective import Batch, LossFn, Objective, Params, Sums, mean_loss, ratio
 from training.state import TrainState
@@ -22,6 +25,9 @@ def train_step(
 ) -> tuple[TrainState, dict[str, jax.Array]]:
   """Returns the next state, and the step's numbers over the global batch: scalars by their names in the log.
 
+  Copies of the parameters, along "data" of the ambient mesh, add up their gradients once, at the end: left alone, the
+  compiler adds up after each micro-batch, and after each of the layers that share parameters.
+
   Args:
     state: the state before the step.
     batch: clean rows of the global batch.
@@ -34,12 +40,20 @@ def train_step(
   """
   key = jax.random.fold_in(jax.random.fold_in(jax.random.key(seed), TRAIN), state.step)
   batch = number_rows(batch)
+
+  def share(params: Params, carry, batch: Batch, key):
+    """Sums over this copy's share of the rows, then over all shares."""
+    of = gradient if accumulate == 1 else functools.partial(accumulated_gradient, parts=accumulate)
+    loss_fn = lambda moving, *rest: objective.loss_fn(params | moving, *rest)
+    gradients, (terms, metrics, carry) = of(loss_fn, objective.moving(params), carry, batch, key)
+    return over_shares((gradients, terms, metrics)), carry
+
+  if objective.rows_apart and dict(jax.sharding.get_abstract_mesh().shape).get("data", 1) > 1:
+    # Unchecked: else parameters would count as varying where they are first used, and be added up there.
+    places = {"in_specs": (P(), P("data"), P("data"), P()), "out_specs": (P(), P("data"))}
+    share = jax.shard_map(share, **places, axis_names={"data"}, check_vma=False)
+  (gradients, terms, metrics), carry = share(state.params, state.carry, batch, key)
   moving = objective.moving(state.params)
-  loss_fn = lambda moving, *rest: objective.loss_fn(state.params | moving, *rest)
-  if accumulate == 1:
-    gradients, (terms, metrics, carry) = gradient(loss_fn, moving, state.carry, batch, key)
-  else:
-    gradients, (terms, metrics, carry) = accumulated_gradient(loss_fn, moving, state.carry, batch, key, accumulate)
   updates, opt_state = optimizer.update(gradients, state.opt_state, moving)
   params = state.params | optax.apply_updates(moving, updates)
   values = summary(terms, metrics)
@@ -55,6 +69,12 @@ def eval_step(params: Params, carry, batch: Batch, index, *, objective: Objectiv
   rows = jax.tree.leaves(batch)[0].shape[0]
   terms, metrics, carry, outputs = objective.eval_fn(params, carry, number_rows(batch, index * rows), key)
   return (terms, metrics), carry, outputs
+
+
+def over_shares(sums):
+  """Adds up over the shares that the rows are in by hand, see `train_step`; nothing elsewhere."""
+  axes = tuple(jax.sharding.get_abstract_mesh().manual_axes)
+  return jax.lax.psum(sums, axes) if axes else sums
 
 
 def number_rows(batch: Batch, first=0) -> Batch:
@@ -74,8 +94,8 @@ def gradient(loss_fn: LossFn, params: Params, carry, batch: Batch, key, weights:
 
   def loss(params):
     terms, metrics, new_carry = loss_fn(params, carry, batch, key)
-    divided = terms if weights is None else {name: (total, weights[name]) for name, (total, _) in terms.items()}
-    return mean_loss(divided), (terms, metrics, new_carry)
+    of_all = over_shares({name: weight for name, (_, weight) in terms.items()}) if weights is None else weights
+    return mean_loss({name: (total, of_all[name]) for name, (total, _) in terms.items()}), (terms, metrics, new_carry)
 
   return jax.grad(loss, has_aux=True)(params)
 
@@ -88,7 +108,7 @@ def accumulated_gradient(loss_fn: LossFn, params: Params, carry, batch: Batch, k
 
   # Weights depend on no parameter: XLA drops everything else of this call as dead code.
   micro_weights = jax.lax.map(lambda x: {name: w for name, (_, w) in loss_fn(params, *x, key)[0].items()}, micro)
-  weights = jax.tree.map(lambda w: w.sum(0), micro_weights)
+  weights = over_shares(jax.tree.map(lambda w: w.sum(0), micro_weights))
 
   def one(total, x):
     gradients, (terms, metrics, new_carry) = gradient(loss_fn, params, *x, key, weights)

@@ -61,6 +61,20 @@ def test_sharding_does_not_change_the_mask():
     np.testing.assert_array_equal(many(jax.random.key(0)), one)
 
 
+@pytest.mark.parametrize("prng", ["threefry2x32", "rbg"])
+def test_a_share_of_the_rows_has_masks_of_its_own(prng):
+  """Given by hand, as to copies of the parameters; with threefry those that the batch has in one place."""
+  mesh = jax.make_mesh((4, 2), ("data", "fsdp"), axis_types=(AxisType.Auto,) * 2)
+  draw = lambda key: keep_mask(key, 0.5, (2, 6, 32))[0]
+  key = jax.random.key(0, impl=prng)
+  with jax.set_mesh(mesh):
+    places = {"in_specs": P(), "out_specs": P("data"), "axis_names": {"data"}, "check_vma": False}
+    shares = np.asarray(jax.jit(jax.shard_map(draw, **places))(key))
+  assert all((shares[i] == shares[j]).mean() < 0.7 for i in range(8) for j in range(i))
+  if prng == "threefry2x32":
+    np.testing.assert_array_equal(shares, keep_mask(key, 0.5, (8, 6, 32))[0])
+
+
 def test_a_model_with_dropout_gives_the_same_on_a_mesh():
   mesh = jax.make_mesh((4, 2), ("data", "tensor"), axis_types=(AxisType.Auto,) * 2)
   rows, targets, params = tiny.rows((12, 7, 5, 9)), tiny.targets(4), tiny.params()
