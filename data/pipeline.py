@@ -163,6 +163,12 @@ class PairSource:
       "pair_label": pairs.labels,
     }
 
+  @staticmethod
+  def blank(length: int) -> Batch:
+    """One row of zeros, with the arrays, shapes and dtypes of `rows`."""
+    of_tokens = {name: np.zeros((1, length), np.int32) for name in ("tokens", "segment_ids", "sequence_ids")}
+    return of_tokens | {"pair_label": np.zeros(1, np.int32)}
+
   def example(self, row: int) -> Batch:
     """One row, without the leading axis."""
     return {name: values[0] for name, values in self.rows(np.array([row])).items()}

@@ -153,14 +153,8 @@ class StreamSource:
     """
     rows = np.asarray(rows, np.int64)
     steps, places = np.divmod(rows, self.batch_size)
-    shape = (len(rows), self.length)
-    batch = {
-      "tokens": np.full(shape, self.tokenizer.pad_id, np.int32),
-      "segment_ids": np.zeros(shape, np.int32),
-      "document_ids": np.zeros(shape, np.int32),
-      "backward": np.zeros(len(rows), bool),
-      "sequence_ids": np.zeros(shape, np.int32),
-    }
+    batch = self.blank(self.length, len(rows))
+    batch["tokens"][:] = self.tokenizer.pad_id
     epochs, steps = np.divmod(steps, len(self))
     real = places < self.lanes * self._rows_of_lane
     for epoch in np.unique(epochs[real]).tolist():
@@ -168,6 +162,12 @@ class StreamSource:
       for name, values in self._rows(epoch, steps[mine], places[mine], rows[mine]).items():
         batch[name][mine] = values
     return batch
+
+  @staticmethod
+  def blank(length: int, rows: int = 1) -> dict[str, np.ndarray]:
+    """Rows of zeros, with the arrays, shapes and dtypes of `rows`."""
+    of_tokens = ("tokens", "segment_ids", "document_ids", "sequence_ids")
+    return {name: np.zeros((rows, length), np.int32) for name in of_tokens} | {"backward": np.zeros(rows, bool)}
 
   def _rows(self, epoch: int, step: np.ndarray, place: np.ndarray, row: np.ndarray) -> dict[str, np.ndarray]:
     """`rows` of one epoch, without padding; `step` within the epoch, `place` within the batch."""

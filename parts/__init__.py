@@ -1,9 +1,10 @@
-"""From a config's sections to the parts of a run: data, model and objective, joined. Only train.py imports this."""
+"""From a config's sections to the parts of a run: data, model and objective, joined. Only train.py imports this, and
+what compiles the same programs."""
 
 from ml_collections import ConfigDict
 
 from parts import finetuning, pretraining
-from parts.parts import Parts
+from parts.parts import Parts, Plan
 
 FAMILIES = dict.fromkeys(pretraining.FAMILIES, pretraining.build) | {"task": finetuning.build}
 
@@ -19,4 +20,9 @@ def build(config: ConfigDict) -> Parts:
   return FAMILIES[config.family](config)
 
 
-__all__ = ["Parts", "build"]
+def plan(config: ConfigDict) -> Plan:
+  """Returns what is compiled for a run of `config`, of pretraining with no text at hand; raises as `build`."""
+  return pretraining.plan(config) if config.family in pretraining.FAMILIES else build(config)
+
+
+__all__ = ["Parts", "Plan", "build", "plan"]

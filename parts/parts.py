@@ -13,17 +13,30 @@ LocalRows = Callable[[int], np.ndarray]
 
 
 @dataclasses.dataclass(frozen=True)
-class Parts:
-  """What a config names: the objective, and where its batches come from.
+class Plan:
+  """What is compiled for a run.
 
   Attributes:
     objective: what is predicted, by which model.
     stages: the steps of the run.
     shapes: stage → the declared shapes of its global batches, and of the held-out ones; () = the same.
+    flops: (rows, length) of a batch → matrix-product FLOPs of a training step on it by the model's own count.
+  """
+
+  objective: Objective
+  stages: list[Stage]
+  shapes: Callable[[Stage], tuple[list[Shapes], list[Shapes]]]
+  flops: Callable[[int, int], float]
+
+
+@dataclasses.dataclass(frozen=True)
+class Parts(Plan):
+  """What a config names: the plan, and where its batches come from.
+
+  Attributes:
     train_batches: (stage, first step, local) → this process's rows of the batches of the stage's remaining steps;
       `local`: how many rows a global batch has → the numbers of those that this process reads.
     eval_batches: (stage, local) → this process's rows of the held-out batches, the same ones every time.
-    flops: (rows, length) of a batch → matrix-product FLOPs of a training step on it by the model's own count.
     initial: fresh parameters → those to start from (a checkpoint's, where the config names one).
     facts: what the data decided, by config field: a resumed run must find the same.
     save_assets: writes to a workdir what its weights need to be used (the tokenizer).
@@ -32,12 +45,8 @@ class Parts:
     attention: length → which attention such rows have, in words; "" where there is one kind alone.
   """
 
-  objective: Objective
-  stages: list[Stage]
-  shapes: Callable[[Stage], tuple[list[Shapes], list[Shapes]]]
   train_batches: Callable[[Stage, int, LocalRows], Iterator[Batch]]
   eval_batches: Callable[[Stage, LocalRows], Iterator[Batch]]
-  flops: Callable[[int, int], float]
   initial: Callable[[Params], Params]
   facts: dict
   save_assets: Callable[[str], None]

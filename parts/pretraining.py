@@ -25,7 +25,7 @@ from objectives import plm, pretraining
 from objectives.masking import MaskingConfig, max_targets
 from objectives.objective import Batch, Objective, Params
 from objectives.vocabulary import Vocabulary
-from parts.parts import LocalRows, Parts
+from parts.parts import LocalRows, Parts, Plan
 from pretrained.load import load
 from pretrained.transfer import fill, require_family, require_model
 from training import settings
@@ -40,19 +40,22 @@ class Family(NamedTuple):
   Attributes:
     model: its shape and arithmetic.
     objective: what is predicted, by which model.
-    rows: (split, stage, seed, number of the stage) → the rows of a stage, for training or of the held-out split.
+    rows: (split, its tokenizer, stage, seed, number of the stage) → the rows of a stage, for training or of the
+      held-out split.
+    blank: length → a row of zeros, with the arrays that rows have.
     flops: (rows, length) → matrix-product FLOPs of one forward pass.
   """
 
   model: ModelConfig
   objective: Objective
-  rows: Callable[[Corpus, Stage, int, int], pipeline.Source]
+  rows: Callable[[Corpus, Tokenizer, Stage, int, int], pipeline.Source]
+  blank: Callable[[int], Batch]
   flops: Callable[[int, int], float]
 
 
-def encoder(config: ConfigDict, stages: list[Stage], tokenizer: Tokenizer, vocabulary: Vocabulary) -> Family:
+def encoder(config: ConfigDict, stages: list[Stage], vocabulary: Vocabulary) -> Family:
   """BERT and ALBERT: masked tokens, and a decision about a pair of segments."""
-  model = model_config(EncoderConfig, config, tokenizer)
+  model = model_config(EncoderConfig, config, len(vocabulary.special))
   if (longest := max(stage.length for stage in stages)) > model.max_length:
     raise ValueError(f"a stage has length {longest} and config.model.max_length={model.max_length}; raise it")
   masking = MaskingConfig(**config.objective.masking)
@@ -60,7 +63,7 @@ def encoder(config: ConfigDict, stages: list[Stage], tokenizer: Tokenizer, vocab
   return Family(
     model=model,
     objective=pretraining.make(PretrainingModel(model), recipe, vocabulary),
-    rows=lambda corpus, stage, seed, number: pipeline.PairSource(
+    rows=lambda corpus, tokenizer, stage, seed, number: pipeline.PairSource(
       corpus,
       tokenizer,
       stage.length,
@@ -70,20 +73,21 @@ def encoder(config: ConfigDict, stages: list[Stage], tokenizer: Tokenizer, vocab
       config.objective.pair,
       config.data.single_sentence,
     ),
+    blank=pipeline.PairSource.blank,
     flops=lambda rows, length: pretraining_flops(model, rows, length, max_targets(length, masking.rate)),
   )
 
 
-def xlnet(config: ConfigDict, stages: list[Stage], tokenizer: Tokenizer, vocabulary: Vocabulary) -> Family:
+def xlnet(config: ConfigDict, stages: list[Stage], vocabulary: Vocabulary) -> Family:
   """XLNet: targets in a random order, from contiguous rows with memory."""
-  model = model_config(XLNetConfig, config, tokenizer)
+  model = model_config(XLNetConfig, config, len(vocabulary.special))
   recipe = plm.PLMConfig(reuse_len=config.data.reuse_len, **config.objective)
   for stage in stages:
     recipe.check_length(stage.length)
   return Family(
     model=model,
     objective=plm.make(PermutationLM(model), recipe, vocabulary),
-    rows=lambda corpus, stage, seed, number: StreamSource(
+    rows=lambda corpus, tokenizer, stage, seed, number: StreamSource(
       corpus,
       tokenizer,
       stage.length,
@@ -96,6 +100,7 @@ def xlnet(config: ConfigDict, stages: list[Stage], tokenizer: Tokenizer, vocabul
       model.mem_len,
       partial=corpus.split != "train",
     ),
+    blank=StreamSource.blank,
     flops=lambda rows, length: xlnet_flops(model, rows, length, recipe.num_predict),
   )
 
@@ -103,21 +108,48 @@ def xlnet(config: ConfigDict, stages: list[Stage], tokenizer: Tokenizer, vocabul
 FAMILIES = {"encoder": encoder, "xlnet": xlnet}
 
 
-def model_config(kind: type, config: ConfigDict, tokenizer: Tokenizer):
-  """Returns the model section as an object of `kind`, with the tokenizer's size where vocab_size is 0."""
+def model_config(kind: type, config: ConfigDict, pieces: int):
+  """Returns the model section as an object of `kind`, for a vocabulary of so many pieces, which is its size where
+  vocab_size is 0."""
   fields = dict(config.model)
   if strange := sorted(fields.keys() - {field.name for field in dataclasses.fields(kind)}):
     raise ValueError(
       f"config.family={config.family!r} has no config.model.{strange[0]}: the family is the recipe's, use one of "
       "configs/ that is of it"
     )
-  model = kind(**fields | {"vocab_size": fields["vocab_size"] or tokenizer.vocab_size})
-  if tokenizer.vocab_size > model.vocab_size:
+  model = kind(**fields | {"vocab_size": fields["vocab_size"] or pieces})
+  if pieces > model.vocab_size:
     raise ValueError(
-      f"the vocabulary of {config.data.corpus} has {tokenizer.vocab_size} pieces and config.model.vocab_size="
+      f"the vocabulary of {config.data.corpus} has {pieces} pieces and config.model.vocab_size="
       f"{model.vocab_size}; set it to at least that, or to 0"
     )
   return model
+
+
+def plan(config: ConfigDict) -> Plan:
+  """Returns what is compiled for a pretraining run, with no text: of config.model.vocab_size pieces, it is assumed that
+  the first five are special and each of the others is a word.
+
+  Raises:
+    ValueError: fields that contradict each other, or no vocab_size.
+  """
+  if not config.model.vocab_size:
+    raise ValueError("config.model.vocab_size=0 leaves the size to a corpus, and none is read here; set it")
+  stages = stages_of(config)
+  ids = np.arange(config.model.vocab_size)
+  one = np.ones(len(ids), np.int64)
+  family = FAMILIES[config.family](config, stages, Vocabulary(4, ids < 5, ids >= 5, one, one, (ids == 2) | (ids == 3)))
+  return Plan(
+    objective=family.objective,
+    stages=stages,
+    shapes=lambda stage: ([shapes_of(family.blank(stage.length), stage.batch_size)], []),
+    flops=lambda rows, length: 3 * family.flops(rows, length),
+  )
+
+
+def stages_of(config: ConfigDict) -> list[Stage]:
+  """Returns the stages that the config declares."""
+  return make_stages(config.steps, config.length, config.batch_size, [stage.to_dict() for stage in config.stages])
 
 
 def build(config: ConfigDict) -> Parts:
@@ -128,7 +160,7 @@ def build(config: ConfigDict) -> Parts:
   """
   if not config.data.corpus:
     raise ValueError("config.data.corpus is empty; name a folder written by `python -m tools.prepare_corpus`")
-  stages = make_stages(config.steps, config.length, config.batch_size, [stage.to_dict() for stage in config.stages])
+  stages = stages_of(config)
   corpora = {split: Corpus.open(config.data.corpus, split) for split in ("train", "heldout")}
   with local_copy(os.path.join(config.data.corpus, TOKENIZER_FOLDER)) as folder:
     tokenizer = load_tokenizer(folder)
@@ -141,20 +173,19 @@ def build(config: ConfigDict) -> Parts:
     counts=corpora["train"].counts(),
     functional=np.isin(np.arange(tokenizer.vocab_size), [tokenizer.sep_id, tokenizer.cls_id]),
   )
-  family = FAMILIES[config.family](config, stages, tokenizer, vocabulary)
+  family = FAMILIES[config.family](config, stages, vocabulary)
 
   def train_source(stage: Stage) -> pipeline.Source:
-    return family.rows(corpora["train"], stage, config.seed, stage.index)
+    return family.rows(corpora["train"], tokenizer, stage, config.seed, stage.index)
 
   def eval_source(stage: Stage) -> pipeline.Source:
-    return family.rows(corpora["heldout"], stage, EVAL_SEED, 0)
+    return family.rows(corpora["heldout"], tokenizer, stage, EVAL_SEED, 0)
 
   for stage in stages:  # what cannot be read is said before anything is written
     train_source(stage), eval_source(stage)
 
   def shapes(stage: Stage) -> tuple[list[Shapes], list[Shapes]]:
-    row = eval_source(stage).rows(np.arange(1))  # the held-out split is the smaller one
-    return [shapes_of(row, stage.batch_size)], []
+    return [shapes_of(family.blank(stage.length), stage.batch_size)], []
 
   def train_batches(stage: Stage, first: int, local: LocalRows) -> Iterator[Batch]:
     rows = local(stage.batch_size)

@@ -83,6 +83,54 @@ class Programs:
     return {name: float(value) for name, value in jax.device_get(step.summary(*total)).items()}, outputs
 
 
+@dataclasses.dataclass(frozen=True)
+class Steps:
+  """A stage's steps, to be compiled for one shape of a batch or another.
+
+  Attributes:
+    state: shapes, types and shardings of the state.
+    train: batch shapes → the training step: (state, batch) → (next state, numbers of the step).
+    eval: batch shapes → the evaluation step: (params, carry, batch, index) → ((terms, metrics), carry, outputs).
+  """
+
+  state: TrainState
+  train: Callable[[Shapes], jax.stages.Lowered]
+  eval: Callable[[Shapes], jax.stages.Lowered]
+
+
+def lower_stage(
+  objective: Objective,
+  optimizer: optax.GradientTransformation,
+  rows: int,
+  mesh: Mesh,
+  *,
+  seed: int,
+  accumulate: int,
+) -> Steps:
+  """Returns the steps on a mesh, whose devices may be described ones; arguments as `compile_stage`'s."""
+  now = state.abstract(objective, optimizer, rows, mesh)
+  places = jax.tree.map(lambda x: x.sharding, now)
+  by_row, everywhere = sharding.by_row(mesh), sharding.replicated(mesh)
+  placed = lambda shapes: {n: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=by_row) for n, x in shapes.items()}
+  index = jax.ShapeDtypeStruct((), np.int32, sharding=everywhere)
+  train_step = functools.partial(
+    step.train_step, objective=objective, optimizer=optimizer, seed=seed, accumulate=accumulate
+  )
+  eval_step = functools.partial(step.eval_step, objective=objective)
+  train = jax.jit(train_step, donate_argnums=0, out_shardings=(places, everywhere))
+  evaluate = jax.jit(eval_step, donate_argnums=1, out_shardings=(everywhere, places.carry, everywhere))
+
+  def lower(step, *args):
+    with jax.set_mesh(mesh):  # so that models can say how activations are split
+      return step.lower(*args)
+
+  return Steps(
+    state=now,
+    train=lambda shapes: lower(train, now, placed(shapes)),
+    eval=lambda shapes: lower(evaluate, now.params, now.carry, placed(shapes), index),
+  )
+
+
 def compile_stage(
   objective: Objective,
   optimizer: optax.GradientTransformation,
@@ -104,24 +152,10 @@ def compile_stage(
     seed, accumulate: see `step.train_step`.
     eval_shapes: of the batches of an evaluation; () = the same.
   """
-  now = state.abstract(objective, optimizer, rows, mesh)
-  places = jax.tree.map(lambda x: x.sharding, now)
-  by_row, everywhere = sharding.by_row(mesh), sharding.replicated(mesh)
-  placed = lambda shapes: {n: jax.ShapeDtypeStruct(x.shape, x.dtype, sharding=by_row) for n, x in shapes.items()}
-  index = jax.ShapeDtypeStruct((), np.int32, sharding=everywhere)
-  train_step = functools.partial(
-    step.train_step, objective=objective, optimizer=optimizer, seed=seed, accumulate=accumulate
+  steps = lower_stage(objective, optimizer, rows, mesh, seed=seed, accumulate=accumulate)
+  carry_places = jax.tree.map(lambda x: x.sharding, steps.state.carry)
+  return Programs(
+    train=ByShape(lambda shapes: steps.train(shapes).compile(), shapes, batch_at=1),
+    eval=ByShape(lambda shapes: steps.eval(shapes).compile(), eval_shapes or shapes, batch_at=2),
+    carry=jax.jit(lambda: objective.init_carry(rows), out_shardings=carry_places),
   )
-  eval_step = functools.partial(step.eval_step, objective=objective)
-  train = jax.jit(train_step, donate_argnums=0, out_shardings=(places, everywhere))
-  evaluate = jax.jit(eval_step, donate_argnums=1, out_shardings=(everywhere, places.carry, everywhere))
-  with jax.set_mesh(mesh):  # so that models can say how activations are split
-    return Programs(
-      train=ByShape(lambda shapes: train.lower(now, placed(shapes)).compile(), shapes, batch_at=1),
-      eval=ByShape(
-        lambda shapes: evaluate.lower(now.params, now.carry, placed(shapes), index).compile(),
-        eval_shapes or shapes,
-        batch_at=2,
-      ),
-      carry=jax.jit(lambda: objective.init_carry(rows), out_shardings=places.carry),
-    )
