@@ -77,13 +77,15 @@ def attend(
     mask = sequence_ids[:, None, :, None] == sequence_ids[:, None, None, :]
     return jax.nn.dot_product_attention(query, key, value, mask=mask, implementation="cudnn")
   mesh = jax.sharding.get_abstract_mesh()
-  if mesh.empty:
+  if not mesh.auto_axes:
     return _splash(query, key, value, sequence_ids)
   # The compiler cannot split a kernel: each device calls it on its own rows and heads.
-  present = lambda *names: tuple(name for name in names if name in mesh.axis_names) or None
+  present = lambda *names: tuple(name for name in names if name in mesh.auto_axes) or None
   rows, heads = present("data", "fsdp"), present("tensor")
   by_head, by_row = P(rows, None, heads, None), P(rows, None)
-  split = jax.shard_map(_splash, in_specs=(by_head,) * 3 + (by_row,), out_specs=by_head, check_vma=False)
+  split = jax.shard_map(
+    _splash, in_specs=(by_head,) * 3 + (by_row,), out_specs=by_head, axis_names={*mesh.auto_axes}, check_vma=False
+  )
   return split(query, key, value, sequence_ids)
 
 

@@ -1,19 +1,41 @@
-"""Peak rates of accelerators, for model FLOPs utilisation (MFU)."""
+"""Peak rates of accelerators, for model FLOPs utilisation (MFU), and what a program may use of a TPU's memory."""
+
+from typing import NamedTuple
 
 import jax
 
-# Device kind as JAX names it → peak dense bfloat16 FLOP/s of one JAX device (a core on v2 and v3, a chip on later
-# TPUs).
-PEAK_FLOPS = {
-  "TPU v2": 22.5e12,
-  "TPU v3": 61.5e12,
-  "TPU v4": 275e12,
-  "TPU v5 lite": 197e12,
-  "TPU v5e": 197e12,
-  "TPU v5": 459e12,
-  "TPU v5p": 459e12,
-  "TPU v6 lite": 918e12,
-  "TPU v6e": 918e12,
+
+class Tpu(NamedTuple):
+  """A generation of TPUs, as one device of JAX: a core on v2 and v3, a chip on later ones.
+
+  Attributes:
+    kind: what JAX calls it.
+    peak_flops: dense bfloat16 FLOP/s.
+    hbm_bytes: what the compiler gives to a program (it says so when one does not fit).
+    options: that a description of a topology needs, so that a device is what it is on the machine.
+  """
+
+  kind: str
+  peak_flops: float
+  hbm_bytes: int
+  options: dict
+
+
+_GIB = 2**30
+TPUS = {
+  "v2": Tpu("TPU v2", 22.5e12, int(7.48 * _GIB), {}),
+  "v3": Tpu("TPU v3", 61.5e12, int(15.48 * _GIB), {}),
+  "v4": Tpu("TPU v4", 275e12, int(30.75 * _GIB), {"chip_config_name": "megacore"}),
+  "v5e": Tpu("TPU v5 lite", 197e12, int(15.75 * _GIB), {}),
+  "v5p": Tpu("TPU v5", 459e12, int(95.74 * _GIB), {}),
+  "v6e": Tpu("TPU v6 lite", 918e12, int(31.25 * _GIB), {}),
+}
+
+# Device kind as JAX names it → peak dense bfloat16 FLOP/s.
+PEAK_FLOPS = {tpu.kind: tpu.peak_flops for tpu in TPUS.values()} | {
+  "TPU v5e": TPUS["v5e"].peak_flops,
+  "TPU v5p": TPUS["v5p"].peak_flops,
+  "TPU v6e": TPUS["v6e"].peak_flops,
   "NVIDIA A100-SXM4-40GB": 312e12,
   "NVIDIA A100-SXM4-80GB": 312e12,
   "NVIDIA H100 80GB HBM3": 989e12,

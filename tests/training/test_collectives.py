@@ -1,108 +1,119 @@
-"""What devices say to one another, read from the compiled step."""
+"""What devices say to one another in a training step, read from the compiled program, loops counted."""
 
-import re
+import functools
+import importlib.util
 
 import jax
 import numpy as np
 import pytest
 from jax.experimental.compilation_cache import compilation_cache
 
-from models.config import EncoderConfig
-from models.head_config import HeadConfig
-from models.pretraining import PretrainingModel
-from models.tasks import TaskModel
-from models.xlnet import PermutationLM
-from models.xlnet_config import XLNetConfig
-from objectives import plm, pretraining, tasks
-from objectives.masking import MaskingConfig
-from objectives.objective import Batch, Objective
-from objectives.vocabulary import Vocabulary
-from training import optimizer, programs, sharding
-from training.optimizer import OptimizerConfig
-from training.schedule import ScheduleConfig
+from models.flops import pretraining_flops, xlnet_flops
+from tests.training import families
+from tools import compiled, hlo, topology
+from training import sharding
+from training.programs import shapes_of
 
 PRIME = 11  # rows of a device, and of nothing else: an axis of activations is a multiple, one of parameters is not
-ROWS, LENGTH, VOCAB = 4 * PRIME, 24, 100
-COLLECTIVE = r"= (\(?[a-z0-9]+\[.*?) (all-gather|all-reduce|reduce-scatter|all-to-all|collective-permute)(?:-start)?\("
+FEW = 1024  # bytes: sums for the log, weights, norms
+
+tpu = pytest.mark.skipif(
+  importlib.util.find_spec("libtpu") is None, reason="no libtpu (pip install -r requirements-compile.txt)"
+)
+PLACES = [pytest.param("cpu:8"), pytest.param("v3:2x2", marks=[tpu, pytest.mark.slow])]
 
 
-def encoder(**fields) -> tuple[Objective, Batch]:
-  config = EncoderConfig(VOCAB, hidden_size=64, num_layers=2, num_heads=4, intermediate_size=128, **fields)
-  ids = np.arange(VOCAB)
-  vocabulary = Vocabulary(3, ids < 5, ids >= 5, np.ones(VOCAB, int), np.ones(VOCAB, int))
-  recipe = pretraining.PretrainingConfig(MaskingConfig())
-  rows = np.zeros((ROWS, LENGTH), np.int32)
-  batch = {"tokens": rows, "segment_ids": rows, "sequence_ids": rows + 1, "pair_label": rows[:, 0]}
-  return pretraining.make(PretrainingModel(config), recipe, vocabulary), batch
-
-
-def xlnet() -> tuple[Objective, Batch]:
-  """With memory."""
-  config = XLNetConfig(VOCAB, hidden_size=64, num_layers=2, num_heads=4, intermediate_size=128, mem_len=16)
-  ids = np.arange(VOCAB)
-  vocabulary = Vocabulary(0, ids < 5, ids >= 5, np.ones(VOCAB, int), np.ones(VOCAB, int), (ids == 3) | (ids == 4))
-  recipe = plm.PLMConfig(num_predict=4, reuse_len=12, perm_size=12, memory_reset="document")
-  rows = np.ones((ROWS, LENGTH), np.int32)
-  batch = dict.fromkeys(("tokens", "segment_ids", "sequence_ids", "document_ids"), rows)
-  batch["backward"] = np.arange(ROWS) % 2 == 1
-  return plm.make(PermutationLM(config), recipe, vocabulary), batch
-
-
-def bilstm() -> tuple[Objective, Batch]:
-  """On the layers of a frozen BERT."""
-  config = EncoderConfig(VOCAB, hidden_size=64, num_layers=2, num_heads=4, intermediate_size=128)
-  head = HeadConfig("tagging", ("O", "B"), features="weighted_sum_all", lstm_width=32, freeze=True)
-  rows = np.ones((ROWS, LENGTH), np.int32)
-  names = ("tokens", "segment_ids", "sequence_ids", "targets")
-  return tasks.make(TaskModel(config, head)), dict.fromkeys(names, rows) | {
-    "cls_positions": rows[:, :2],
-    "sequences": rows[:, :2],
-  }
-
-
-FAMILIES = {
-  "bert": encoder,
-  "albert": lambda: encoder(sharing="all", embedding_size=32),
-  "xlnet": xlnet,
-  "bilstm": bilstm,
-}
-
-
-@pytest.fixture
-def always_compiled():
-  """A program that comes from the cache of programs has no warnings."""
-  jax.config.update("jax_enable_compilation_cache", False)
+@functools.cache
+def step(family: str, place: str, data: int, fsdp: int, tensor: int, accumulate: int):
+  """(program, bytes of a device's trained parameters, those that "fsdp" splits, what compilers said) of a step."""
+  rows = PRIME * data * fsdp * accumulate
+  objective, batch = families.build(family, rows)
+  mesh = families.mesh(data, fsdp, tensor, list(topology.describe(place).devices))
+  steps = families.lower(objective, rows, mesh, accumulate)
+  jax.config.update("jax_enable_compilation_cache", False)  # a program that comes from there has no warnings
   compilation_cache.reset_cache()
-  yield
+  with compiled.errors_of_the_compiler() as said:
+    text = steps.train(shapes_of(batch, rows)).compile().as_text()
   jax.config.update("jax_enable_compilation_cache", True)
   compilation_cache.reset_cache()
+  params = jax.tree.leaves(objective.moving(steps.state.params))
+  size = lambda x: 4 * np.prod(x.sharding.shard_shape(x.shape))
+  split = sum(size(x) for x in params if "fsdp" in str(x.sharding.spec))
+  return hlo.read(text), int(sum(map(size, params))), int(split), [line for line in said if "rematerial" in line]
 
 
-def collectives(family: str, data: int, fsdp: int) -> list[tuple[str, str, tuple[int, ...]]]:
-  """(kind, element type, shape) of every array that a training step on this mesh sends."""
-  objective, batch = FAMILIES[family]()
-  tx, _ = optimizer.make(OptimizerConfig(ScheduleConfig(1e-4, 0)), steps=10)
-  mesh = sharding.make_mesh(sharding.MeshConfig(data, fsdp), jax.devices()[: data * fsdp])
-  shapes = [programs.shapes_of(batch, ROWS)]
-  (program,) = programs.compile_stage(objective, tx, shapes, ROWS, mesh, seed=0, accumulate=1).train.programs.values()
-  return [
-    (kind, dtype, tuple(map(int, filter(None, shape.split(",")))))
-    for arrays, kind in re.findall(COLLECTIVE, program.as_text())
-    for dtype, shape in re.findall(r"([a-z]+[0-9]*)\[([0-9,]*)\]", arrays)
-  ]
+def sent(program: hlo.Program, *kinds: str) -> int:
+  """Bytes of these kinds in a step, but for a few at a time."""
+  return int(sum(one.bytes * one.times for one in program.collectives() if one.kind in kinds and one.bytes > FEW))
 
 
-@pytest.mark.usefixtures("always_compiled")
-@pytest.mark.parametrize(("family", "data", "fsdp"), [("bert", 1, 4), *((family, 2, 2) for family in FAMILIES)])
-def test_fsdp_gathers_kernels_and_never_sends_activations(family, data, fsdp, capfd):
-  sent = collectives(family, data, fsdp)
-  assert (64, 128) in {shape for kind, _, shape in sent if kind == "all-gather"}  # a kernel, whole
-  for kind, dtype, shape in sent:
-    assert not any(size % PRIME == 0 for size in shape), (kind, dtype, shape)
-  warnings = capfd.readouterr().err
-  assert "rematerialization" not in warnings, warnings  # XLA's word for an array that goes whole to every device
+def shapes(program: hlo.Program) -> list[tuple[int, ...]]:
+  return [array.shape for one in program.collectives() for array in one.arrays]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
-def test_data_parallel_steps_only_add_up_gradients_and_scalars(family):
-  assert {kind for kind, _, _ in collectives(family, data=4, fsdp=1)} == {"all-reduce"}
+def is_of_rows(shape: tuple[int, ...]) -> bool:
+  return any(size % PRIME == 0 for size in shape)
+
+
+# ALBERT's layers share one copy, which is added up once and not once a layer.
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize(("family", "accumulate"), [("bert", 2), ("albert", 2), ("xlnet", 1), ("bilstm", 1)])
+def test_copies_add_up_their_gradients_once_a_step(family, accumulate, place):
+  program, parameters, _, said = step(family, place, 4, 1, 1, accumulate)
+  assert {one.kind for one in program.collectives()} == {"all-reduce"}
+  assert sent(program, "all-reduce") == pytest.approx(parameters, abs=FEW)
+  assert sum(one.bytes * one.times for one in program.collectives()) == pytest.approx(parameters, abs=4 * FEW)
+  assert not said, said
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_split_parameters_are_gathered_and_activations_are_never_sent(family, place):
+  """Each is gathered for the forward pass and at most once again for the backward pass, on a TPU as bfloat16; sums of
+  gradients go to whoever holds the part, or to all."""
+  program, _, split, said = step(family, place, 2, 2, 1, 1)
+  assert not said, said
+  assert not [shape for shape in shapes(program) if is_of_rows(shape)]
+  whole = 2 * split
+  assert whole / 2 <= sent(program, "all-gather") <= 2 * whole * 1.1
+  assert sent(program, "all-to-all", "collective-permute") == 0
+
+
+@pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("family", ["bert", "xlnet"])
+def test_split_layers_add_up_their_outputs_and_send_no_other_activations(family, place):
+  """Two sums of hidden vectors a layer on the way forward (Megatron-LM, section 3), and on the way back one before the
+  feed-forward layer and one each before queries, keys and values. A TPU may leave each device a part of a sum, and
+  gather it where it is used."""
+  program, _, _, said = step(family, place, 1, 1, 2, 1)
+  assert not said, said
+  of_rows = [one for one in program.collectives() if one.bytes > FEW and any(is_of_rows(x.shape) for x in one.arrays)]
+  if place.startswith("cpu"):
+    assert {one.kind for one in of_rows} == {"all-reduce"}
+  else:
+    assert {one.kind for one in of_rows} <= {"all-reduce", "reduce-scatter", "all-gather", "collective-permute"}
+  hidden = PRIME * (families.LENGTH + (16 if family == "xlnet" else 0)) * 64 * 4  # keys, with memory
+  total = sum(one.bytes * one.times for one in of_rows)
+  assert (2 if family == "xlnet" else 4) * 2 * hidden <= total <= 6.5 * 2 * hidden * (1 if place == "cpu:8" else 2)
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_products_are_the_models_count(place):
+  """Each device does its share, whatever is split; but the pooler and the head's dense layer are not along "tensor"."""
+  for (data, fsdp, tensor), accumulate in (((4, 1, 1), 2), ((2, 2, 1), 1), ((1, 1, 2), 1)):
+    program, *_ = step("bert", place, data, fsdp, tensor, accumulate)
+    rows = PRIME * data * fsdp * accumulate
+    expected = 3 * pretraining_flops(families.config("bert"), rows, families.LENGTH, 4) / (data * fsdp * tensor)
+    assert program.matrix_flops() == pytest.approx(expected, rel=0.001 if tensor == 1 else 0.02)
+  program, *_ = step("xlnet", place, 4, 1, 1, 1)
+  expected = 3 * xlnet_flops(families.config("xlnet"), PRIME * 4, families.LENGTH, 4) / 4
+  assert program.matrix_flops() == pytest.approx(expected, rel=0.03)
+
+
+def test_rows_are_told_from_parameters():
+  """Else nothing above could fail."""
+  objective, _ = families.build("xlnet", PRIME)
+  mesh = families.mesh(2, 2, 2)
+  state = families.lower(objective, 4 * PRIME, mesh).state
+  assert not [x.shape for x in jax.tree.leaves(state.params) if is_of_rows(x.shape)]
+  assert sharding.row_parts(mesh) == 4
