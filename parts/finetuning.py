@@ -152,7 +152,9 @@ def model_config(config: ConfigDict, given: ModelConfig) -> ModelConfig:
   model = dataclasses.replace(given, **changes)
   longest = getattr(model, "max_length", config.length)
   if config.length > longest:
-    raise ValueError(f"config.length={config.length} is more than the {longest} positions of {config.init_from}")
+    raise ValueError(
+      f"config.length={config.length} is more than the {longest} positions of {config.init_from}; set it to at most those"
+    )
   return model
 
 
