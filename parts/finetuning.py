@@ -153,7 +153,7 @@ def model_config(config: ConfigDict, given: ModelConfig) -> ModelConfig:
   longest = getattr(model, "max_length", config.length)
   if config.length > longest:
     raise ValueError(
-      f"config.length={config.length} is more than the {longest} positions of {config.init_from}; set it to at most those"
+      f"config.length={config.length} is more than the {longest} positions of {config.init_from}; lower it"
     )
   return model
 
