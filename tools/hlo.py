@@ -14,6 +14,7 @@ from typing import NamedTuple
 COLLECTIVES = ("all-reduce", "all-gather", "reduce-scatter", "all-to-all", "collective-permute")
 _BYTES = {"pred": 1, "s8": 1, "u8": 1, "bf16": 2, "f16": 2, "s16": 2, "u16": 2, "f64": 8, "s64": 8, "u64": 8, "c64": 8}
 _CALLED = re.compile(r"\b(to_apply|body|condition|calls|branch_computations|called_computations)=(\{[^}]*\}|%[\w.\-]+)")
+_END = re.compile(r"\}(, execution_thread=.*)?")  # of a computation; attributes of a kernel may have lines with more
 _ARRAY = re.compile(r"([a-z]+[0-9]*[a-z0-9]*)\[([0-9,<=]*)\]")
 
 
@@ -180,7 +181,7 @@ def read(text: str) -> Program:
       if line.endswith("{") and (header := re.match(r"(ENTRY )?%?([\w.\-]+) \(", line)):
         body = computations[header[2]] = {}
         entry = header[2] if header[1] else entry
-    elif line.startswith("}"):
+    elif _END.fullmatch(line):
       body = None
     elif (instruction := _instruction(line)) is not None:
       body[instruction.name] = instruction

@@ -68,6 +68,18 @@ def test_the_compilers_own_count_of_turns_goes_before():
   assert hlo.read(LOOP.replace("body=%body", known)).times["body"] == 3
 
 
+def test_attributes_of_a_kernel_may_have_lines_of_their_own():
+  """What comes after them in the computation counts, too."""
+  kernel = """  %k = f32[8,4]{1,0} custom-call(%a), custom_call_target="tpu_custom_call", frontend_attributes={meta={
+"xprof_metadata":"{\\"block_q\\": 512}"
+}}, metadata={op_name="jit(f)/kernel"}
+"""
+  program = hlo.read(LOOP.replace("  %c = ", kernel + "  %c = "))
+  assert program.kernels() == 5
+  assert program.matrix_flops() == hlo.read(LOOP).matrix_flops()
+  assert len(program.collectives()) == 1
+
+
 @pytest.mark.parametrize(
   ("groups", "size"),
   [
