@@ -25,15 +25,10 @@ def check(arguments: Sequence[str]) -> list[str]:
       "no arguments for train.py; put them after --, e.g. -- --config=configs/quickstart.py:bert --workdir=runs/first"
     )
   try:
-    from absl import flags
-
     from training import run_flags
   except ImportError as error:  # a machine that only starts runs needs nothing but Python
     return [f"note: train.py's arguments are checked where it runs, not here ({error})"]
-  values = flags.FlagValues()
-  argv = ["train.py", *arguments]
-  run_flags.define(values, argv)
-  run_flags.read(argv, values)
+  run_flags.parsed(arguments)
   return []
 
 

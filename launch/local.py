@@ -121,12 +121,8 @@ def relayed(started: list[subprocess.Popen]) -> Iterator[list[int]]:
       if process.poll() is None:
         process.send_signal(signum)
 
-  before = {signum: signal.signal(signum, relay) for signum in RELAYED}
-  try:
+  with cli.handling(RELAYED, relay):
     yield seen
-  finally:
-    for signum, handler in before.items():
-      signal.signal(signum, handler)
 
 
 def free_port() -> int:

@@ -1,9 +1,11 @@
 """What every command line shares: help with an example, and errors as one line on stderr."""
 
 import argparse
+import contextlib
 import errno
+import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 
 
 def parser(doc: str) -> argparse.ArgumentParser:
@@ -29,3 +31,14 @@ def run(main: Callable[[], None]) -> None:
     raise SystemExit(1) from None
   except KeyboardInterrupt:
     raise SystemExit(130) from None
+
+
+@contextlib.contextmanager
+def handling(signals: Iterable[int], handler: Callable) -> Iterator[None]:
+  """Has `handler` (number, frame) called for these signals until the block ends."""
+  before = {signum: signal.signal(signum, handler) for signum in signals}
+  try:
+    yield
+  finally:
+    for signum, handler in before.items():
+      signal.signal(signum, handler)

@@ -20,7 +20,7 @@ import json
 import math
 
 import jax
-from absl import flags, logging
+from absl import logging
 from ml_collections import ConfigDict
 
 import parts
@@ -76,10 +76,7 @@ def read_config(arguments: list[str]) -> ConfigDict:
   Raises:
     ValueError: a mistake in it, as train.py says it.
   """
-  values, argv = flags.FlagValues(), ["train.py", "--workdir=-", *arguments]
-  run_flags.define(values, argv)
-  run_flags.read(argv, values)
-  config = values["config"].value
+  _, config = run_flags.parsed(["--workdir=-", *arguments])
   settings.check(config)
   return config
 

@@ -145,10 +145,7 @@ class Sweep:
 
   def write(self) -> None:
     """Writes sweep.json, at once or not at all."""
-    path = self._output / SUMMARY
-    new = path.with_name(path.name + ".new")
-    new.write_text(json.dumps(self.summary(), indent=2, allow_nan=False) + "\n", encoding="utf-8")
-    os.replace(new, path)
+    sweep_plan.write(self._output / SUMMARY, json.dumps(self.summary(), indent=2, allow_nan=False))
 
   def _cells(self) -> list[sweep_table.CellResult]:
     return sweep_table.cells(self._runs, self.results, self._wanted)

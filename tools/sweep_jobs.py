@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from tools import sweep_plan
+from tools import cli, sweep_plan
 from tools.sweep_plan import Run
 
 LOG = "sweep.log"  # in a workdir: what the run printed, one attempt after another
@@ -35,12 +35,8 @@ class Asked:
   def listening(self) -> Iterator["Asked"]:
     hear = lambda signum, frame: self.signals.append(signum)
     heard = [signum for signum in SIGNALS if signal.getsignal(signum) is not signal.SIG_IGN]
-    before = {signum: signal.signal(signum, hear) for signum in heard}
-    try:
+    with cli.handling(heard, hear):
       yield self
-    finally:
-      for signum, handler in before.items():
-        signal.signal(signum, handler)
 
 
 def execute(

@@ -11,7 +11,6 @@ import runpy
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from absl import flags
 from ml_collections import ConfigDict
 from ml_collections.config_flags import config_path
 
@@ -62,16 +61,7 @@ def read_config(arguments: Sequence[str]) -> tuple[str, ConfigDict]:
   strange = [x for x in arguments if re.match(r"--?(workdir|(no)?distributed)\b", x)]
   if strange:
     raise ValueError(f"{strange[0]} does not go with a sweep, whose runs have workdirs of their own under --output")
-  values = flags.FlagValues()
-  argv = ["train.py", "--workdir=", *arguments]
-  run_flags.define(values, argv)
-  run_flags.read(argv, values)
-  config = values["config"].value
-  try:
-    config.seed  # noqa: B018 - of a file that could not be loaded, only now it is said
-    return values["config"].config_filename, config
-  except (ValueError, OSError) as error:
-    raise ValueError(run_flags.one_line(error)) from None
+  return run_flags.parsed(["--workdir=", *arguments])
 
 
 def read_seeds(text: str, first: int) -> list[int]:
@@ -216,9 +206,13 @@ def reached(run: Run) -> int:
 
 def finish(run: Run) -> None:
   """Notes what the run was asked for, so that the same sweep does not start it again."""
-  path = run.workdir / RECIPE
+  write(run.workdir / RECIPE, json.dumps(run.recipe, indent=2))
+
+
+def write(path: pathlib.Path, text: str) -> None:
+  """Writes a file of one text, at once or not at all."""
   new = path.with_name(path.name + ".new")
-  new.write_text(json.dumps(run.recipe, indent=2) + "\n", encoding="utf-8")
+  new.write_text(text + "\n", encoding="utf-8")
   os.replace(new, path)
 
 

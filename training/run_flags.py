@@ -5,7 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from absl import flags
-from ml_collections import config_flags
+from ml_collections import ConfigDict, config_flags
 
 HINT = " (every field is in configs/base.py; --help shows an example)"
 
@@ -49,6 +49,23 @@ def read(argv: Sequence[str], values: flags.FlagValues) -> None:
       raise ValueError(
         f"--{name} is required, e.g. python train.py --config=configs/quickstart.py:bert --workdir=runs/first"
       )
+
+
+def parsed(arguments: Sequence[str]) -> tuple[str, ConfigDict]:
+  """Returns the recipe, FILE.py[:VARIANT], and the config that train.py makes of these arguments.
+
+  Raises:
+    ValueError: a mistake in them, as train.py says it.
+  """
+  values, argv = flags.FlagValues(), ["train.py", *arguments]
+  define(values, argv)
+  read(argv, values)
+  recipe, config = values["config"].config_filename, values["config"].value
+  try:
+    config.seed  # noqa: B018 - of a file that could not be loaded, only now it is said
+  except (ValueError, OSError) as error:
+    raise ValueError(one_line(error)) from None
+  return recipe, config
 
 
 def innermost(error: Exception) -> str:
