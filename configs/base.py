@@ -106,6 +106,7 @@ def _encoder() -> tuple[ConfigDict, ConfigDict, ConfigDict]:
   model.sharing = "none"  # what layers share: none, all (ALBERT), attention, ffn
   model.num_groups = 1  # of layers that share
   model.inner_groups = 1  # blocks in a layer, each with parameters of its own
+  model.causal = False  # True: a token sees none behind it; for objective.words="ltr"
   model.max_length = 512  # positions
   model.type_vocab_size = 2
   model.vocab_multiple = 1  # pad the token table to a multiple of this, for even splits; masked and stripped on export
@@ -120,6 +121,7 @@ def _encoder() -> tuple[ConfigDict, ConfigDict, ConfigDict]:
   model.remat = "none"  # none, dots, full: what the backward pass computes again instead of keeping
 
   objective = ConfigDict()
+  objective.words = "mlm"  # mlm (hidden words, from both sides), ltr (every word, from those before it)
   objective.pair = "nsp"  # nsp (½ of second segments are random), sop (½ of pairs are swapped), none (all in order)
   objective.dropout_prng = "threefry2x32"  # rbg is faster on TPU; then equality across meshes is not promised
   objective.masking = ConfigDict()

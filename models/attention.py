@@ -14,12 +14,16 @@ from models.primitives import Dropout, dense, split_by_row
 MASKED = -1e9
 
 
-def attention_mask(sequence_ids: Int[Array, "batch length"]) -> Bool[Array, "batch length length"]:
-  """True where query position q may see key position k: both lie in the same sequence of the row.
+def attention_mask(
+  sequence_ids: Int[Array, "batch length"], causal: bool = False
+) -> Bool[Array, "batch length length"]:
+  """True where query position q may see key position k: both lie in the same sequence of the row, and k is not behind q
+  where attention is `causal`.
 
   Padding (0) sees padding, so that no row of the softmax is empty.
   """
-  return sequence_ids[:, :, None] == sequence_ids[:, None, :]
+  same = sequence_ids[:, :, None] == sequence_ids[:, None, :]
+  return jnp.tril(same) if causal else same
 
 
 class SelfAttention(nn.Module):
@@ -40,9 +44,9 @@ class SelfAttention(nn.Module):
     dropout = config.attention_dropout > 0 and not deterministic
     kernel = "explicit" if self.is_initializing() else fused.kernel_of(config, hidden.shape[1], dropout)
     if kernel == "explicit":
-      context = self._explicit(query, key, value, attention_mask(sequence_ids), deterministic)
+      context = self._explicit(query, key, value, attention_mask(sequence_ids, config.causal), deterministic)
     else:
-      context = fused.attend(kernel, query, key, value, sequence_ids)
+      context = fused.attend(kernel, query, key, value, sequence_ids, config.causal)
     return dense(config, config.hidden_size, "output")(split_by_row(context, tensor=2).reshape(hidden.shape))
 
   def _explicit(self, query, key, value, mask, deterministic: bool):

@@ -29,6 +29,7 @@ class EncoderConfig:
   sharing: str = "none"  # what layers share: none (BERT), all (ALBERT), attention, ffn
   num_groups: int = 1  # of layers that share; layer i of L uses group i·num_groups // L
   inner_groups: int = 1  # blocks of attention and feed-forward in a layer, each with parameters of its own
+  causal: bool = False  # a token sees itself and those before it, as in a left-to-right model; False: all
 
   activation: str = "gelu"  # gelu = erf; gelu_new = the tanh form of the original code
   hidden_dropout: float = 0.1

@@ -4,6 +4,8 @@ They drop no probabilities, so they serve where none are dropped: models that ar
 ALBERTs), evaluation and prediction.
 """
 
+import functools
+
 import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec as P
@@ -71,25 +73,28 @@ def attend(
   key: Float[Array, "batch length heads width"],
   value: Float[Array, "batch length heads width"],
   sequence_ids: Int[Array, "batch length"],
+  causal: bool = False,
 ) -> Float[Array, "batch length heads width"]:
-  """Returns softmax(query · key / sqrt(width)) · value inside each sequence of a row; `kernel` is splash or cudnn."""
+  """Returns softmax(query · key / sqrt(width)) · value inside each sequence of a row, with `causal` over the keys up to
+  the query's own; `kernel` is splash or cudnn."""
   if kernel == "cudnn":
     mask = sequence_ids[:, None, :, None] == sequence_ids[:, None, None, :]
-    return jax.nn.dot_product_attention(query, key, value, mask=mask, implementation="cudnn")
+    return jax.nn.dot_product_attention(query, key, value, mask=mask, is_causal=causal, implementation="cudnn")
+  one_device = functools.partial(_splash, causal=causal)
   mesh = jax.sharding.get_abstract_mesh()
   if not mesh.auto_axes:
-    return _splash(query, key, value, sequence_ids)
+    return one_device(query, key, value, sequence_ids)
   # The compiler cannot split a kernel: each device calls it on its own rows and heads.
   present = lambda *names: tuple(name for name in names if name in mesh.auto_axes) or None
   rows, heads = present("data", "fsdp"), present("tensor")
   by_head, by_row = P(rows, None, heads, None), P(rows, None)
   split = jax.shard_map(
-    _splash, in_specs=(by_head,) * 3 + (by_row,), out_specs=by_head, axis_names={*mesh.auto_axes}, check_vma=False
+    one_device, in_specs=(by_head,) * 3 + (by_row,), out_specs=by_head, axis_names={*mesh.auto_axes}, check_vma=False
   )
   return split(query, key, value, sequence_ids)
 
 
-def _splash(query, key, value, sequence_ids):
+def _splash(query, key, value, sequence_ids, causal: bool):
   # Imported where it is needed: it takes a while.
   from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_kernel as splash
   from jax.experimental.pallas.ops.tpu.splash_attention import splash_attention_mask as masks
@@ -98,8 +103,9 @@ def _splash(query, key, value, sequence_ids):
   tile = next(size for size in _TILES if length % size == 0)
   names = ("block_q", "block_kv", "block_kv_compute", "block_q_dkv", "block_kv_dkv", "block_kv_dkv_compute")
   sizes = splash.BlockSizes(**dict.fromkeys((*names, "block_q_dq", "block_kv_dq"), tile))
+  mask = (masks.CausalMask if causal else masks.FullMask)((length, length))
   one = splash.make_splash_mha(
-    masks.MultiHeadMask([masks.FullMask((length, length))] * heads),
+    masks.MultiHeadMask([mask] * heads),
     block_sizes=sizes,
     head_shards=1,
     q_seq_shards=1,

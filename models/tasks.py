@@ -38,8 +38,9 @@ OUTPUTS = {
 class TaskModel(nn.Module):
   """A body and a head, with `head.features` a BiLSTM between them.
 
-  One vector a sequence comes from BERT's pooler over [CLS], from XLNet's summary of the sequence, or is the BiLSTM's
-  output at the cls piece. Dropout follows it, and it precedes a tagger; a span head has none (BERT's run_squad.py).
+  One vector a sequence comes from BERT's pooler over [CLS] (over the last token where attention is causal), from
+  XLNet's summary of the sequence, or is the BiLSTM's output at the cls piece. Dropout follows it, and it precedes a
+  tagger; a span head has none (BERT's run_squad.py).
   """
 
   config: ModelConfig
@@ -154,9 +155,17 @@ class TaskModel(nn.Module):
     one = length - 1 if self.is_xlnet else 0
     return jnp.full((batch, 1), one, jnp.int32) if cls_positions is None else cls_positions
 
+  def _last(self, sequence_ids, sequences: int) -> Int[Array, "batch sequences"]:
+    """The last position of sequence 1..n; 0 of one that is not there."""
+    at = jnp.arange(sequence_ids.shape[1])
+    mine = sequence_ids[:, None, :] == 1 + jnp.arange(sequences)[None, :, None]
+    return jnp.where(mine, at, 0).max(axis=-1)
+
   def _pool(self, hidden, sequence_ids, cls_positions, deterministic) -> Float[Array, "batch sequences width"]:
     if self.head.features:
       return self.dropout(gather_positions(hidden, cls_positions), deterministic)
+    if not self.is_xlnet and self.config.causal:  # [CLS] has seen nothing but itself
+      cls_positions = self._last(sequence_ids, cls_positions.shape[1])
     if not self.is_xlnet:
       pooled = split_by_row(self.pooler(split_by_row(gather_positions(hidden, cls_positions))))
       return self.dropout(jnp.tanh(pooled), deterministic)

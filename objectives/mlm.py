@@ -19,16 +19,17 @@ def cross_entropy(logits: Float[Array, "*shape classes"], labels: Int[Array, "*s
   return jax.nn.logsumexp(logits, axis=-1) - picked
 
 
-def sums(logits: Float[Array, "batch targets vocab"], corrupted: Corrupted) -> tuple[Sums, Sums]:
-  """Returns the term "mlm" in nats a target, and the metrics "mlm_accuracy" and "mask_shortfall" (tokens a row)."""
+def sums(logits: Float[Array, "batch targets vocab"], corrupted: Corrupted, name: str = "mlm") -> tuple[Sums, Sums]:
+  """Returns the term `name` in nats a target, and the metrics "NAME_accuracy" and, where targets are chosen,
+  "mask_shortfall" (tokens a row)."""
   weights, weight = corrupted.weights, corrupted.weights.sum()
   loss = (weights * cross_entropy(logits, corrupted.targets)).sum()
   correct = (weights * (logits.argmax(-1) == corrupted.targets)).sum()
   rows = jnp.float32(corrupted.shortfall.shape[0])
-  return {"mlm": (loss, weight)}, {
-    "mlm_accuracy": (correct, weight),
-    "mask_shortfall": (corrupted.shortfall.sum(), rows),
-  }
+  metrics = {f"{name}_accuracy": (correct, weight), "mask_shortfall": (corrupted.shortfall.sum(), rows)}
+  if name == "ltr":  # every word is a target
+    del metrics["mask_shortfall"]
+  return {name: (loss, weight)}, metrics
 
 
 def evaluation(logits: Float[Array, "batch targets vocab"], corrupted: Corrupted, vocabulary: Vocabulary) -> Sums:

@@ -22,7 +22,7 @@ from models.primitives import ModelConfig
 from models.xlnet import PermutationLM
 from models.xlnet_config import XLNetConfig
 from objectives import plm, pretraining
-from objectives.masking import MaskingConfig, max_targets
+from objectives.masking import MaskingConfig
 from objectives.objective import Batch, Objective, Params
 from objectives.vocabulary import Vocabulary
 from parts.parts import LocalRows, Parts, Plan
@@ -59,7 +59,8 @@ def encoder(config: ConfigDict, stages: list[Stage], vocabulary: Vocabulary) -> 
   if (longest := max(stage.length for stage in stages)) > model.max_length:
     raise ValueError(f"a stage has length {longest} and config.model.max_length={model.max_length}; raise it")
   masking = MaskingConfig(**config.objective.masking)
-  recipe = pretraining.PretrainingConfig(masking, config.objective.pair, config.objective.dropout_prng)
+  objective = config.objective
+  recipe = pretraining.PretrainingConfig(masking, objective.pair, objective.words, objective.dropout_prng)
   return Family(
     model=model,
     objective=pretraining.make(PretrainingModel(model), recipe, vocabulary),
@@ -74,7 +75,7 @@ def encoder(config: ConfigDict, stages: list[Stage], vocabulary: Vocabulary) -> 
       config.data.single_sentence,
     ),
     blank=pipeline.PairSource.blank,
-    flops=lambda rows, length: pretraining_flops(model, rows, length, max_targets(length, masking.rate)),
+    flops=lambda rows, length: pretraining_flops(model, rows, length, recipe.slots(length)),
   )
 
 

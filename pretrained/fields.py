@@ -75,6 +75,12 @@ class Fields:
     return EncoderConfig(activation=ACTIVATIONS[activation], **known, **self.constant)
 
   def write(self, config: EncoderConfig) -> dict:
-    """Returns the fields that `read` takes, and no others."""
+    """Returns the fields that `read` takes, and no others.
+
+    Raises:
+      ValueError: the encoder reads from left to right.
+    """
+    if config.causal:
+      raise ValueError("this layout's model sees both ways, not model.causal=True; --to=bidir keeps it")
     theirs = {theirs: getattr(config, ours) for ours, theirs in self.names.items()}
     return theirs | {"hidden_act": config.activation, "tie_word_embeddings": True}

@@ -49,8 +49,10 @@ def _encoder_states(config: EncoderConfig, params: dict, rows: Rows, every_layer
 def _encoder_fill(
   config: EncoderConfig, params: dict, rows: Rows, is_blank: jax.Array, positions: jax.Array
 ) -> jax.Array:
-  """A blank is the mask's own piece, which every token sees."""
+  """A blank is the mask's own piece, which every token sees; a left-to-right model says it at the token before."""
   del is_blank
+  if config.causal:
+    positions = jnp.maximum(positions - 1, 0)
   hidden = _encoder_states(config, params, rows, every_layer=False)
   return PretrainingModel(config).apply({"params": params}, hidden, positions, method="mlm_logits")
 

@@ -24,6 +24,8 @@ def _majority(positive: str):
 BASELINES = {
   "mlm_loss": _of("unigram_loss", "word frequencies"),
   "mlm_accuracy": _of("most_frequent_accuracy", "the most frequent token"),
+  "ltr_loss": _of("unigram_loss", "word frequencies"),
+  "ltr_accuracy": _of("most_frequent_accuracy", "the most frequent token"),
   "masked_loss": _of("masked_unigram_loss", "word frequencies"),
   "masked_accuracy": _of("most_frequent_accuracy", "the most frequent token"),
   "plm_loss": _of("unigram_loss", "word frequencies"),
@@ -34,7 +36,7 @@ BASELINES = {
 # What an outcome leaves out: what stands beside others as their baseline, and counts that nobody learns.
 _BESIDE, _ASIDE = ("unigram", "masked_unigram", "most_frequent"), ("_positive", "_shortfall")
 # What is shown of a training record.
-SHOWN = ("loss", "mlm_accuracy", "plm_accuracy", "nsp_accuracy", "sop_accuracy", "tokens_per_s", "mfu")
+SHOWN = ("loss", "mlm_accuracy", "ltr_accuracy", "plm_accuracy", "nsp_accuracy", "sop_accuracy", "tokens_per_s", "mfu")
 
 
 class Reporter:

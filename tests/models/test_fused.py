@@ -39,8 +39,9 @@ def value_and_gradient(config, inputs):
   return jax.jit(jax.value_and_grad(loss))(params)
 
 
-def test_the_tpu_kernel_equals_the_explicit_path_on_packed_rows():
-  found, expected = value_and_gradient(SPLASH, rows()), value_and_gradient(EXPLICIT, rows())
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_tpu_kernel_equals_the_explicit_path_on_packed_rows(causal):
+  found, expected = (value_and_gradient(dataclasses.replace(c, causal=causal), rows()) for c in (SPLASH, EXPLICIT))
   np.testing.assert_allclose(found[0], expected[0], atol=1e-4)
   jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, atol=2e-4), found[1], expected[1])
 
@@ -97,13 +98,15 @@ def test_a_named_kernel_that_cannot_do_it_is_refused(fields, length, dropout, me
     fused.kernel_of(tiny.config(**fields), length, dropout)
 
 
-def test_the_gpu_kernel_is_given_what_the_explicit_path_is(monkeypatch):
+@pytest.mark.parametrize("causal", [False, True])
+def test_the_gpu_kernel_is_given_what_the_explicit_path_is(causal, monkeypatch):
   """cuDNN itself needs a GPU; the call that stands for it is JAX's own, in plain XLA."""
   monkeypatch.setattr(jax.nn, "dot_product_attention", _in_xla(jax.nn.dot_product_attention))
   inputs = rows()
-  cudnn = dataclasses.replace(EXPLICIT, attention="cudnn", dtype="bfloat16")
+  explicit = dataclasses.replace(EXPLICIT, causal=causal)
+  cudnn = dataclasses.replace(explicit, attention="cudnn", dtype="bfloat16")
   encode = lambda config: jax.jit(Encoder(config).apply)({"params": tiny.params(EXPLICIT)["encoder"]}, *inputs)
-  found, expected = encode(cudnn), encode(EXPLICIT)
+  found, expected = encode(cudnn), encode(explicit)
   real = np.asarray(inputs[2] > 0)
   np.testing.assert_allclose(np.asarray(found, np.float32)[real], np.asarray(expected)[real], atol=0.05)
 
