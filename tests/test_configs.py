@@ -3,6 +3,7 @@
 import importlib
 import json
 import pathlib
+import re
 
 import jax
 import numpy as np
@@ -19,7 +20,7 @@ from models.config import BERT_SIZES, EncoderConfig
 from models.features import KINDS as FEATURES
 from models.head_config import HeadConfig
 from models.xlnet_config import XLNetConfig
-from training import metrics, settings
+from training import metrics, run_flags, settings
 
 # File → its variants. A file that is missing here fails the first test.
 RECIPES = {
@@ -100,8 +101,17 @@ def test_a_fine_tuning_recipe_builds(name):
   assert set(config.data.eval_splits) <= table.find_task(task).files.keys()
   assert config.head.kind in ("", "conditional_span" if table.TASKS[task].kind == "span" else "")
   assert f"python train.py --config=configs/finetune/{family}.py:" in FINE_TUNING[family].__doc__
-  with pytest.raises(ValueError, match=f"configs/finetune/{family}.py has no task 'sudoku'; use one of"):
+
+
+@pytest.mark.parametrize("family", FINE_TUNING)
+def test_a_task_without_a_row_is_told_a_way_that_works(family):
+  said = f"configs/finetune/{family}.py has no task 'sudoku'; use one of {', '.join(FINE_TUNING[family].TASKS)}. "
+  with pytest.raises(ValueError, match=re.escape(said)) as raised:
     FINE_TUNING[family].get_config("sudoku")
+  flags = re.findall(r"--config\S*", str(raised.value))
+  for task in ("race", "custom"):
+    _, config = run_flags.parsed(["--workdir=", *(flag.replace("TASK", task) for flag in flags)])
+    assert config.data.task == task
 
 
 def test_every_fine_tuning_file_is_listed():

@@ -15,7 +15,10 @@ def recipe(family: str, tasks: dict, task: str):
     ValueError: the file has no such task.
   """
   if task not in tasks:
-    raise ValueError(f"configs/finetune/{family}.py has no task {task!r}; use one of {', '.join(tasks)}")
+    raise ValueError(
+      f"configs/finetune/{family}.py has no task {task!r}; use one of {', '.join(tasks)}. Any other task is run by "
+      "--config=configs/base.py:task --config.data.task=TASK (data/tasks/table.py has all, and custom is one's own)"
+    )
   row = tasks[task]
   c = base.get_config("task")
   c.data.task = task
