@@ -71,7 +71,10 @@ class Task:
     if self.layout in ("table", "folders") and self.kind in ("classification", "regression") and not self.texts:
       raise ValueError(f"task {self.name}: texts names no column")
     if len(self.texts) > 2 and not self.joined:
-      raise ValueError(f"task {self.name}: texts names {len(self.texts)} columns; one or two texts fit, or join them")
+      raise ValueError(
+        f"task {self.name}: texts names {len(self.texts)} columns ({', '.join(self.texts)}), and a model reads one "
+        "text or two; write files in which one column holds several of them"
+      )
 
   @property
   def is_labelled_by_name(self) -> bool:

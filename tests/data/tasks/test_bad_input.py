@@ -252,7 +252,9 @@ def test_missing_files_and_splits_are_named(tmp_path):
 
 
 def test_a_task_says_what_is_wrong_with_it():
-  with pytest.raises(ValueError, match="texts names 3 columns; one or two texts fit"):
+  with pytest.raises(
+    ValueError, match=r"3 columns \(a, b, c\), and a model reads one text or two; write files in which"
+  ):
     custom("classification", texts=("a", "b", "c"))
   with pytest.raises(ValueError, match="task kind 'ranking' is not one of classification"):
     custom("ranking")
