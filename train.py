@@ -142,7 +142,7 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict], Parts]
             reporter.restart()
         reporter.flush()
     checkpoints.wait()
-    reporter.outcome()
+    reporter.outcome(parts.baselines)
     reporter.say(f"{'done' if first < config.steps else 'nothing left to do'}: {workdir} holds step {int(now.step)}")
 
 

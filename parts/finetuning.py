@@ -14,7 +14,7 @@ import numpy as np
 from ml_collections import ConfigDict
 
 from data.corpus import TOKENIZER_FOLDER
-from data.tasks import decode, features, packing, readers, table
+from data.tasks import constant, decode, features, packing, readers, table
 from data.tasks.examples import Example
 from data.tasks.flat import Features
 from data.tasks.packing import TaskSource
@@ -116,6 +116,7 @@ def build(config: ConfigDict) -> Parts:
     save_assets=lambda workdir: checkpoint.tokenizer.save(os.path.join(workdir, TOKENIZER_FOLDER)),
     score=lambda outputs: score(examples, decode.decode(task, held_out, eval_features, outputs, answers)),
     badness=functools.partial(badness, task.main_score),
+    baselines=functools.partial(baselines, examples),
     attention=functools.partial(fused.described, still(model) if head.freeze else model),
   )
 
@@ -199,6 +200,14 @@ def score(examples: Examples, found: list) -> dict[str, float]:
     result |= {name if number == 0 else f"{name}_{split}": value for name, value in scores.items()}
     start += len(some)
   return result
+
+
+def baselines(examples: Examples) -> dict[str, tuple[float, str]]:
+  """Returns what the same prediction for all examples scores, and which, by the names of `score`; a correlation with a
+  constant is none, 0."""
+  found = [one for some in examples.held_out.values() for one in constant.constant(examples.task, some)]
+  said = constant.SAID[examples.task.kind]
+  return {name: (0.0 if math.isnan(value) else value, said) for name, value in score(examples, found).items()}
 
 
 def badness(main_score: str, values: dict[str, float]) -> float:

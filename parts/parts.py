@@ -42,6 +42,7 @@ class Parts(Plan):
     save_assets: writes to a workdir what its weights need to be used (the tokenizer).
     score: outputs of the held-out batches → the task's scores, by name.
     badness: numbers of an evaluation → what is least in the best checkpoints.
+    baselines: what some of these numbers are without a model, and how, by name; besides training.report's.
     attention: length → which attention such rows have, in words; "" where there is one kind alone.
   """
 
@@ -52,4 +53,5 @@ class Parts(Plan):
   save_assets: Callable[[str], None]
   score: Callable[[list[Outputs]], dict[str, float]] = lambda outputs: {}
   badness: Callable[[dict[str, float]], float] = lambda values: values["loss"]
+  baselines: Callable[[], dict[str, tuple[float, str]]] = dict
   attention: Callable[[int], str] = lambda length: ""

@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Callable, Mapping
 
 import jax
 import numpy as np
@@ -10,6 +11,8 @@ from tqdm import tqdm
 
 from training.hardware import peak_flops
 from training.metrics import MetricsLog, read
+
+Baselines = Mapping[str, tuple[float, str]]  # metric → what needs no model: its value, and its name for the reader
 
 
 def _of(metric: str, said: str):
@@ -34,7 +37,8 @@ BASELINES = {
   "sop_accuracy": _majority("sop_positive"),
 }
 # What an outcome leaves out: what stands beside others as their baseline, and counts that nobody learns.
-_BESIDE, _ASIDE = ("unigram", "masked_unigram", "most_frequent"), ("_positive", "_shortfall")
+_BESIDE = ("unigram", "masked_unigram", "most_frequent")
+_ASIDE = ("_positive", "_shortfall", "total", "threshold", "_thresh")
 # What is shown of a training record.
 SHOWN = ("loss", "mlm_accuracy", "ltr_accuracy", "plm_accuracy", "nsp_accuracy", "sop_accuracy", "tokens_per_s", "mfu")
 
@@ -126,10 +130,10 @@ class Reporter:
     else:
       self.say(f"step {at:>{len(str(self._steps))}}/{self._steps}  {split:<5}  {shown}")
 
-  def outcome(self) -> None:
-    """Shows what the run has learned: its first and its last evaluation."""
+  def outcome(self, baselines: Callable[[], Baselines]) -> None:
+    """Shows what the run has learned: its first and its last evaluation, beside `baselines` and those of BASELINES."""
     if self._is_first:
-      self.say(outcome(read(self._log.path)))
+      self.say(outcome(read(self._log.path), baselines()))
 
   def close(self) -> None:
     """Removes the bar and closes the log."""
@@ -137,8 +141,9 @@ class Reporter:
     self._log.close()
 
 
-def outcome(records: list[dict]) -> str:
-  """Returns a table of the first and the last evaluation in a log, beside what needs no model on the same targets."""
+def outcome(records: list[dict], known: Baselines) -> str:
+  """Returns a table of the first and the last evaluation in a log, beside what needs no model on the same targets: what
+  is `known`, and what the log has of BASELINES."""
   evaluations = [record for record in records if record["split"] == "eval"]
   if len(evaluations) < 2:
     return ""
@@ -147,8 +152,8 @@ def outcome(records: list[dict]) -> str:
   names = [name for name in names if name not in ("step", "split", "wall_s")]
   width = max(map(len, names)) + 2
   lines = [f"{'held-out':<{width}}{'step ' + str(first['step']):>12}{'step ' + str(last['step']):>12}   baseline"]
+  known = {name: (of(last), said) for name, (of, said) in BASELINES.items() if name in names} | dict(known)
   for name in names:
-    baseline, said = BASELINES.get(name, (None, ""))
-    beside = f"   {baseline(last):.4f} ({said})" if baseline else ""
+    beside = f"   {known[name][0]:.4f} ({known[name][1]})" if name in known else ""
     lines.append(f"{name:<{width}}{first[name]:>12.4f}{last[name]:>12.4f}{beside}")
   return "\n".join(lines)

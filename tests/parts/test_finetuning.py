@@ -1,5 +1,9 @@
 """What a fine-tuning run is made of, before anything is compiled."""
 
+import pytest
+
+from data.tasks import table
+from data.tasks.examples import ChoiceExample, SpanExample, TagExample, TextExample
 from parts import finetuning
 from tests import tasks
 
@@ -13,3 +17,42 @@ def test_what_a_run_cuts_off_is_said(tmp_path, capsys):
   assert held_out.startswith("note: held-out: ")
   finetuning.build(tasks.config(source, "classification", length=24))
   assert capsys.readouterr().err == ""
+
+
+def labelled(*labels) -> list[TextExample]:
+  return [TextExample(f"{i}", ("a",), label) for i, label in enumerate(labels)]
+
+
+SENTENCES = [TagExample("0", ("a", "b"), ("O", "B-PER")), TagExample("1", ("a", "b"), ("O", "O"))]
+CHOICES = [ChoiceExample(f"{i}", "a", ("b", "c", "d"), label) for i, label in enumerate((2, 0, 2, 1, 2))]
+QUESTIONS = [
+  SpanExample(f"{i}", "a", "b", answers, not answers) for i, answers in enumerate(((("b", 0),), (), (), ()))
+]
+NO_ANSWER = {"exact_match": 75, "f1": 75, "HasAns_f1": 0, "NoAns_f1": 100, "best_f1": 75}
+
+
+@pytest.mark.parametrize(
+  ("name", "examples", "expected", "said"),
+  [
+    ("mrpc", labelled("1", "0", "1", "1"), {"accuracy": 0.75, "f1": 6 / 7}, "the most frequent label"),
+    ("qqp", labelled("0", "0", "1"), {"accuracy": 2 / 3, "f1": 0}, "the most frequent label"),
+    ("cola", labelled("1", "0", "1"), {"accuracy": 2 / 3, "matthews": 0}, "the most frequent label"),
+    ("sst2", labelled("1", "0"), {"accuracy": 0.5}, "the most frequent label"),
+    ("stsb", labelled(1.0, 4.5), {"pearson": 0, "spearman": 0}, "a constant"),
+    ("conll2003", SENTENCES, {"f1": 0, "accuracy": 0.75}, "the most frequent tag"),
+    ("swag", CHOICES, {"accuracy": 0.6}, "the option most often right"),
+    ("squad1", QUESTIONS[:1], {"exact_match": 0, "f1": 0}, "no answer"),
+    ("squad2", QUESTIONS, NO_ANSWER, "no answer"),
+  ],
+)
+def test_what_a_score_is_worth_without_a_model(name, examples, expected, said):
+  found = finetuning.baselines(finetuning.Examples(table.find_task(name), [], {"dev": examples}))
+  assert {metric: found[metric] for metric in expected} == {
+    metric: (pytest.approx(value), said) for metric, value in expected.items()
+  }
+
+
+def test_each_split_is_measured_by_its_own_labels():
+  splits = {"dev": labelled("neutral", "neutral"), "dev_mismatched": labelled("entailment", "neutral", "entailment")}
+  found = finetuning.baselines(finetuning.Examples(table.find_task("mnli"), [], splits))
+  assert [found[name][0] for name in ("accuracy", "accuracy_dev_mismatched")] == [1.0, pytest.approx(2 / 3)]

@@ -116,10 +116,16 @@ def test_the_outcome_stands_beside_what_needs_no_model(pair):
   numbers = {"mlm_loss": 6.0, "unigram_loss": 5.5, "mlm_accuracy": 0.1, "most_frequent_accuracy": 0.05}
   first = {"step": 0, "split": "eval"} | numbers | {f"{pair}_accuracy": 0.7, f"{pair}_positive": 0.4}
   last = first | {"step": 9, "mlm_loss": 5.0}
-  lines = report.outcome([first, {"step": 1, "split": "train"}, last]).splitlines()
+  lines = report.outcome([first, {"step": 1, "split": "train"}, last], {}).splitlines()
   assert [line.split() for line in lines] == [
     ["held-out", "step", "0", "step", "9", "baseline"],
     ["mlm_loss", "6.0000", "5.0000", "5.5000", "(word", "frequencies)"],
     ["mlm_accuracy", "0.1000", "0.1000", "0.0500", "(the", "most", "frequent", "token)"],
     [f"{pair}_accuracy", "0.7000", "0.7000", "0.6000", "(the", "more", "frequent", "answer)"],
   ]
+
+
+def test_the_outcome_of_a_task_stands_beside_what_the_task_knows_and_shows_no_counts():
+  first = {"step": 0, "split": "eval", "f1": 41.5, "total": 9, "HasAns_total": 6, "threshold": 0.5, "best_f1_thresh": 1}
+  lines = report.outcome([first, first | {"step": 9, "f1": 50.0}], {"f1": (25.0, "no answer")}).splitlines()
+  assert [line.split() for line in lines[1:]] == [["f1", "41.5000", "50.0000", "25.0000", "(no", "answer)"]]
