@@ -19,9 +19,10 @@ from ml_collections import ConfigDict
 from data.places import written
 from parts import Parts, build
 from training import command_line, loop, optimizer, settings, sharding, state
-from training.checkpoint import Checkpoints, saved_steps
+from training.checkpoint import Checkpoints
 from training.programs import Shapes, compile_stage
 from training.report import Reporter
+from training.saved import saved_steps
 from training.stages import Stage
 from training.workdir import claimed
 

@@ -25,7 +25,7 @@ def get_config(family: str = "encoder") -> ConfigDict:
   c.length = 128  # tokens of a sequence, special tokens included
   c.stages = ()  # ConfigDict(steps=, length=, batch_size=) each, one after another; the last lasts until `steps`
   c.accumulate = 1  # micro-batches a step; the result is that of the undivided batch, but for dropout's masks
-  c.init_from = ""  # weights to start from: a workdir, a folder in Hugging Face layout, or a TF1 checkpoint
+  c.init_from = ""  # weights to start from: WORKDIR[@STEP], a folder in Hugging Face layout, or a TF1 checkpoint
 
   c.log_every = 100  # steps between records of training
   c.eval_every = 10_000  # steps between evaluations; there is one before the first step and one after the last

@@ -18,6 +18,7 @@ from models.xlnet_config import XLNetConfig
 from pretrained import hf, hub, names, tf1
 from pretrained.shapes import parameter_shapes, task_shapes
 from training.checkpoint import restore_params
+from training.saved import at_step
 
 # What a run's config.json calls a family: the type of its model section. Runs from before there were two do not say.
 _FAMILIES = {"encoder": EncoderConfig, "xlnet": XLNetConfig}
@@ -47,18 +48,19 @@ class Pretrained:
 
 
 def load(path: str | os.PathLike, heads: bool = True) -> Pretrained:
-  """Reads a workdir of ours (its newest checkpoint), a folder in Hugging Face layout, `hf:ORG/NAME[@REVISION]` of its
-  hub, or a TF1 checkpoint: its prefix, or a folder with one.
+  """Reads a workdir of ours (its newest checkpoint, or WORKDIR@STEP's), a folder in Hugging Face layout,
+  `hf:ORG/NAME[@REVISION]` of its hub, or a TF1 checkpoint: its prefix, or a folder with one.
 
   Args:
     path: where.
     heads: without them, what a folder or a workdir holds beside the body (and BERT's pooler) is left out.
 
   Raises:
-    FileNotFoundError: no such folder, or no model in it.
+    FileNotFoundError: no such folder, no model in it, or none of that step.
     ValueError: the model is damaged or of another kind, or its tokenizer has more pieces than it.
   """
-  path = hub.folder(os.fspath(path)) if os.fspath(path).startswith(hub.PREFIX) else pathlib.Path(path)
+  name, step = at_step(os.fspath(path))
+  path = hub.folder(name) if name.startswith(hub.PREFIX) else pathlib.Path(name)
   head, left_over = None, ()
   if not path.exists() and not tf1.find(path):
     raise FileNotFoundError(f"{path}: no such checkpoint")
@@ -67,7 +69,7 @@ def load(path: str | os.PathLike, heads: bool = True) -> Pretrained:
     head = hf.read_head_of(path) if heads else None
     tokenizer = load_tokenizer(path)
   elif (path / "checkpoints").exists():
-    config, params, missing, head = _read_workdir(path, heads)
+    config, params, missing, head = _read_workdir(path, heads, step)
     tokenizer = load_tokenizer(path / "tokenizer")
   elif prefix := tf1.find(path):
     checkpoint = tf1.read(prefix, heads)
@@ -89,8 +91,11 @@ def load(path: str | os.PathLike, heads: bool = True) -> Pretrained:
   return Pretrained(config, params, tokenizer, missing, left_over, head)
 
 
-def _read_workdir(path: pathlib.Path, heads: bool) -> tuple[ModelConfig, dict, tuple[str, ...], HeadConfig | None]:
-  """Returns (config, parameters, pretraining heads that are not there, head) of the newest checkpoint of a run."""
+def _read_workdir(
+  path: pathlib.Path, heads: bool, step: int | None
+) -> tuple[ModelConfig, dict, tuple[str, ...], HeadConfig | None]:
+  """Returns (config, parameters, pretraining heads that are not there, head) of a run's checkpoint of that step, or of
+  its newest one."""
   file = path / "config.json"
   try:
     written = json.loads(file.read_text(encoding="utf-8"))
@@ -116,7 +121,7 @@ def _read_workdir(path: pathlib.Path, heads: bool) -> tuple[ModelConfig, dict, t
     for name, shape in every.items()
     if module(name) in modules
   }
-  params = jax.device_get(restore_params(str(path), flax.traverse_util.unflatten_dict(shapes, sep="/")))
+  params = jax.device_get(restore_params(str(path), flax.traverse_util.unflatten_dict(shapes, sep="/"), step))
   if not heads:
     head, params = None, {name: tree for name, tree in params.items() if name in (*names.BODIES, "pooler")}
   return config, params, tuple(name for name in names.PRETRAINING if name in pretraining - params.keys()), head

@@ -23,7 +23,9 @@ from tools import cli
 
 def main() -> None:
   parser = cli.parser(__doc__)
-  parser.add_argument("--src", required=True, help="workdir, model folder, hf:ORG/NAME[@REVISION] or TF1 checkpoint")
+  parser.add_argument(
+    "--src", required=True, help="WORKDIR[@STEP], model folder, hf:ORG/NAME[@REVISION] or TF1 checkpoint"
+  )
   parser.add_argument("--dst", required=True, help="folder to write; new or empty")
   parser.add_argument("--to", required=True, choices=["hf", "bidir"], help="layout to write")
   parser.add_argument("--body_only", action="store_true", help="leave heads out, known to us or not")

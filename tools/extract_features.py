@@ -94,7 +94,7 @@ def records(
 
 def main() -> None:
   parser = cli.parser(__doc__)
-  parser.add_argument("--checkpoint", required=True, help="workdir, model folder, hf:ORG/NAME or TF1 checkpoint")
+  parser.add_argument("--checkpoint", required=True, help="WORKDIR[@STEP], model folder, hf:ORG/NAME or TF1 checkpoint")
   parser.add_argument("--input", required=True, help="UTF-8 text, a line a text; local or remote")
   parser.add_argument("--output", required=True, help="file to write: .npz, .jsonl or .array_record")
   parser.add_argument("--layers", default="-1", help="numbers with commas between, or all [%(default)s]")

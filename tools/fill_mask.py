@@ -93,7 +93,7 @@ def probabilities(pretrained: Pretrained, columns: dict[str, np.ndarray], is_bla
 
 def main() -> None:
   parser = cli.parser(__doc__)
-  parser.add_argument("--checkpoint", required=True, help="workdir, model folder, hf:ORG/NAME or TF1 checkpoint")
+  parser.add_argument("--checkpoint", required=True, help="WORKDIR[@STEP], model folder, hf:ORG/NAME or TF1 checkpoint")
   parser.add_argument("--top_k", type=int, default=5, help="how many pieces a blank [%(default)s]")
   parser.add_argument("--json", action="store_true", help="a JSON object a text instead of a table")
   parser.add_argument("texts", nargs="+", metavar="text", help='text with "[MASK]" in it')

@@ -6,10 +6,11 @@
   python -m tools.predict --checkpoint=runs/mnli --task=ax --source=GLUE --output=submission
   python -m tools.predict --checkpoint=runs/squad2 --source=squad --split=dev --output=answers
 
-The checkpoint is a workdir of a fine-tuning run, a folder in Hugging Face layout, hf:ORG/NAME or a TF1 checkpoint, with
-a head. A line of the input has the columns of the task's training files (a workdir knows which; else --texts names
-them), or `words`, or `question` and `context`, or `context` and `options`; and an `id`, or its number is taken.
---source is the folder with the task's official files; a split without labels will do.
+The checkpoint is a workdir of a fine-tuning run (its newest checkpoint; WORKDIR@STEP is another one that it keeps), a
+folder in Hugging Face layout, hf:ORG/NAME or a TF1 checkpoint, with a head. A line of the input has the columns of the
+task's training files (a workdir knows which; else --texts names them), or `words`, or `question` and `context`, or
+`context` and `options`; and an `id`, or its number is taken. --source is the folder with the task's official files; a
+split without labels will do.
 
 The output OUT.jsonl has lines with `id`, `prediction` (a label, a number, tags, an option's number, or a text) and,
 where there are any, `probabilities`; of questions `null_odds`, how much speaks for no answer. Any other output is a
@@ -46,12 +47,13 @@ from scores.files import Prediction
 from scores.spans import Answer
 from tools import cli
 from training import metrics
+from training.saved import at_step
 
 
 def main() -> None:
   parser = cli.parser(__doc__)
   add = parser.add_argument
-  add("--checkpoint", required=True, help="workdir, model folder, hf:ORG/NAME[@REVISION] or TF1 checkpoint")
+  add("--checkpoint", required=True, help="WORKDIR[@STEP], model folder, hf:ORG/NAME[@REVISION] or TF1 checkpoint")
   given = parser.add_mutually_exclusive_group(required=True)
   given.add_argument("--input", type=pathlib.Path, metavar="IN.jsonl")
   given.add_argument("--source", help="the folder with the task's official files, one of them, or tfds:NAME")
@@ -111,7 +113,7 @@ def main() -> None:
 
 def run_of(checkpoint: str) -> Mapping:
   """The config.json of a fine-tuning run; nothing of other checkpoints."""
-  path = pathlib.Path(checkpoint) / "config.json"
+  path = pathlib.Path(at_step(checkpoint)[0]) / "config.json"
   if not path.exists():
     return {}
   config = json.loads(path.read_text(encoding="utf-8"))
@@ -140,9 +142,12 @@ def task_of(run: Mapping, head: HeadConfig, texts: Sequence[str] | None, name: s
 
 
 def threshold_of(checkpoint: str) -> float:
-  """The threshold for null odds that was best at a run's last evaluation; 0 where there was none."""
-  records = metrics.read(str(pathlib.Path(checkpoint) / "metrics.jsonl"))
-  return next((record["threshold"] for record in reversed(records) if "threshold" in record), 0.0)
+  """The threshold for null odds that was best at a run's last evaluation (of WORKDIR@STEP: up to that step); 0 where
+  there was none."""
+  workdir, step = at_step(checkpoint)
+  records = metrics.read(str(pathlib.Path(workdir) / "metrics.jsonl"))
+  known = [one["threshold"] for one in records if "threshold" in one and (step is None or one["step"] <= step)]
+  return known[-1] if known else 0.0
 
 
 def predictor(checkpoint: Pretrained) -> Callable[[Batch], decode.Output]:

@@ -13,7 +13,9 @@ is named, the others go on, and the exit status is 1. Ctrl-C or SIGTERM makes th
 
 The score is the task's main one (of pretraining: the loss) in a run's last evaluation. Each cell of the grid gets the
 mean and the sample deviation over its seeds; the best cell is that of the best mean, the best run that of the best
-score. All numbers go into OUTPUT/sweep.json.
+score. It is named WORKDIR@STEP, which every tool's --checkpoint opens, or it is said that the run has not kept that
+checkpoint. (Unless config.keep_last, keep_best or checkpoint_every say otherwise, a run saves one at each evaluation
+and keeps the newest two and the best by its main score.) All numbers go into OUTPUT/sweep.json.
 """
 
 import argparse
@@ -33,6 +35,7 @@ from tools import cli, sweep_jobs, sweep_plan, sweep_table
 from tools.sweep_jobs import Ended
 from tools.sweep_plan import Axis, Run
 from tools.sweep_table import Result, Wanted
+from training.saved import saved_steps
 
 TRAIN = (sys.executable, os.path.relpath(pathlib.Path(__file__).parent.parent / "train.py"))
 SUMMARY = "sweep.json"
@@ -109,7 +112,8 @@ class Sweep:
 
   def take(self, run: Run) -> Result:
     """Takes the numbers of a finished run."""
-    self.results[run.name] = sweep_table.result(run, sweep_plan.evaluations(run), self._wanted)
+    kept = saved_steps(run.workdir)
+    self.results[run.name] = sweep_table.result(run, sweep_plan.evaluations(run), kept, self._wanted)
     return self.results[run.name]
 
   def _ended(self, bar: tqdm, run: Run, ended: Ended) -> None:
@@ -161,6 +165,7 @@ class Sweep:
       "status": status,
       "said": self.failed.get(run.name),
       "step": found.step if found else None,
+      "checkpoint": found.checkpoint if found else None,
       "metrics": sweep_table.numbers(found.metrics) if found else {},
     }
 

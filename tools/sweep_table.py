@@ -34,11 +34,17 @@ class Wanted:
 
 @dataclasses.dataclass(frozen=True)
 class Result:
-  """The evaluation of a finished run that counts: its step and its metrics."""
+  """The evaluation of a finished run that counts: its step and its metrics; and the steps of the run's checkpoints."""
 
   run: Run
   step: int
   metrics: dict[str, float]
+  kept: Sequence[int]
+
+  @property
+  def checkpoint(self) -> str | None:
+    """What names the weights that were evaluated (training.saved.at_step); None if the run has not kept them."""
+    return f"{self.run.workdir}@{self.step}" if self.step in self.kept else None
 
   def value(self, metric: str) -> float:
     return self.metrics.get(metric, math.nan)
@@ -70,13 +76,14 @@ class CellResult:
     return self.mean.get(metric, math.nan)
 
 
-def result(run: Run, evaluations: Sequence[dict], wanted: Wanted) -> Result:
-  """Returns what counts of a finished run. The evaluation before the first step is never the best one."""
+def result(run: Run, evaluations: Sequence[dict], kept: Sequence[int], wanted: Wanted) -> Result:
+  """Returns what counts of a finished run. The evaluation before the first step is never the best one; of equal ones
+  that is whose step is among the `kept` checkpoints'."""
   record = evaluations[-1]
   if wanted.pick == "best":
     trained = [one for one in evaluations if one["step"]]
-    record = max(trained, key=lambda one: wanted.rank(one.get(wanted.metric, math.nan)))
-  return Result(run, record["step"], {name: float(value) for name, value in record.items() if name not in ASIDE})
+    record = max(trained, key=lambda one: (wanted.rank(one.get(wanted.metric, math.nan)), one["step"] in kept))
+  return Result(run, record["step"], {name: float(value) for name, value in record.items() if name not in ASIDE}, kept)
 
 
 def check_metric(results: Sequence[Result], wanted: Wanted) -> None:
@@ -163,7 +170,12 @@ def _verdict(found: Sequence[CellResult], wanted: Wanted) -> list[str]:
     lines.append(f"best cell by mean {by}: {cell.name}  {mean}, {len(cell.results)} of {cell.planned} runs")
   if run:
     value = shown_number(run.value(wanted.metric))
-    lines.append(f"best run by {by}: {run.run.workdir}  {value} at step {run.step}")
+    if run.checkpoint:
+      lines.append(f"best run by {by}: {run.checkpoint}  {value}")
+    else:
+      kept = f"it keeps those of {', '.join(map(str, run.kept))}" if run.kept else "it keeps none"
+      said = f"whose checkpoint is not kept ({kept}; config.keep_best, config.checkpoint_every)"
+      lines.append(f"best run by {by}: {run.run.workdir}  {value} at step {run.step}, {said}")
   return lines or [f"no run has a number for {by}"]
 
 
@@ -175,7 +187,12 @@ def shown_number(mean: float, deviation: float | None = None) -> str:
 def as_json(found: Sequence[CellResult], wanted: Wanted) -> dict:
   """Returns the cells, the best cell's name and the best run as JSON values; what is no number is null."""
   cell, run = best_cell(found, wanted), best_run(found, wanted)
-  best = run and {"name": run.run.name, "workdir": str(run.run.workdir), "step": run.step}
+  best = run and {
+    "name": run.run.name,
+    "workdir": str(run.run.workdir),
+    "step": run.step,
+    "checkpoint": run.checkpoint,
+  }
   return {
     "metric": wanted.metric,
     "lower": wanted.lower,

@@ -18,16 +18,16 @@ import orbax.checkpoint as ocp
 from etils import epath
 from orbax.checkpoint import checkpoint_managers
 
-from data.places import absolute, is_remote, make_folder, reach
+from data.places import absolute, is_remote, make_folder
 from objectives.objective import Carry
 from training.aftermath import hush
+from training.saved import saved_steps
 from training.state import TrainState
 from training.trees import path_name
 
 # Free space asked for before a save, in sizes of the state and in bytes: metadata, the log, other writers.
 ROOM_FACTOR, ROOM = 1.5, 32e6
 CARRY = ("exact", "zero")
-MARK = "commit_success.txt"
 
 
 class Manager(ocp.CheckpointManager):
@@ -214,14 +214,6 @@ def free_space(folder: epath.Path) -> float:
   return math.inf if is_remote(folder) else shutil.disk_usage(folder).free
 
 
-def saved_steps(folder: epath.PathLike) -> list[int]:
-  """Returns the steps of a workdir's checkpoints, the newest last."""
-  path = reach(folder) / "checkpoints"
-  steps = [step for step in path.iterdir() if step.name.isdigit()] if path.is_dir() else []
-  # A bucket's folder cannot be renamed when it is whole; Orbax puts a mark into it.
-  return sorted(int(step.name) for step in steps if not is_remote(folder) or (step / MARK).exists())
-
-
 def newest_whole(
   folder: epath.PathLike, steps: Iterable[int], read: Callable[[int], Any], fix: str
 ) -> tuple[Any, dict[int, str]]:
@@ -240,19 +232,26 @@ def newest_whole(
   raise ValueError(f"no checkpoint in {folder} can be read (step {step}: {reason}); {fix}")
 
 
-def restore_params(folder: str, abstract_params):
-  """Returns the parameters alone of a workdir's newest checkpoint whose parameters are whole.
+def restore_params(folder: str, abstract_params, step: int | None = None):
+  """Returns the parameters alone of a workdir's checkpoint of that step, or of its newest one whose parameters are
+  whole.
 
   Nothing in the workdir is touched: another process may be training there. A damaged checkpoint is passed over with one
   line.
 
   Raises:
-    FileNotFoundError: the workdir holds no checkpoint.
-    ValueError: there are checkpoints, and none can be read.
+    FileNotFoundError: the workdir holds no checkpoint, or none of that step.
+    ValueError: there are checkpoints, and none can be read, or that of the step cannot.
   """
   path = absolute(folder) / "checkpoints"
   if not (steps := saved_steps(folder)):
     raise FileNotFoundError(f"{path} holds no checkpoint; train first, or name another workdir")
+  if step is not None:
+    if step not in steps:
+      raise FileNotFoundError(
+        f"{folder} holds no checkpoint of step {step}; it holds those of {', '.join(map(str, steps))}"
+      )
+    steps = [step]
   hush()
   with ocp.StandardCheckpointer() as checkpointer:
 
@@ -262,7 +261,7 @@ def restore_params(folder: str, abstract_params):
         raise ValueError("its numbers are damaged")
       return params
 
-    params, damaged = newest_whole(path, steps, read, "name another workdir")
+    params, damaged = newest_whole(path, steps, read, f"name another {'workdir' if step is None else 'step'}")
   for step, reason in damaged.items():
     print(f"checkpoint {step} in {path} is damaged and was passed over ({reason})", file=sys.stderr)
   return params

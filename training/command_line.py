@@ -12,8 +12,9 @@ from ml_collections import ConfigDict
 
 from training import run_flags
 from training.aftermath import hush
-from training.checkpoint import first_line, saved_steps
+from training.checkpoint import first_line
 from training.memory import keep_freed_memory
+from training.saved import saved_steps
 
 AGAIN = 75  # status (EX_TEMPFAIL) of a process that nothing is wrong with: the same command may go on
 GRACE = 5.0  # seconds that a process which ends early waits for the others to end, too

@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from data.tasks import constant
 from data.tasks.table import TASKS
 from scores import files
 from tests import tasks
@@ -23,12 +24,17 @@ def call(monkeypatch, capsys):
 
 
 @pytest.mark.parametrize(("kind", "family"), [("classification", "bert"), ("span", "xlnet")])
-def test_what_is_predicted_scores_as_the_run_did(kind, family, tmp_path, call):
+def test_what_is_predicted_scores_as_the_run_did(kind, family, tmp_path, call, capsys):
+  """By the checkpoint of the first step of two."""
   source = tasks.write(tmp_path / "files", kind)
-  evaluated = tasks.run(tmp_path / "run", tasks.config(source, kind, family, steps=2))[-1]
-  output = tmp_path / "out.jsonl"
+  every = {"eval_every": 1, "checkpoint_every": 1}
+  records = tasks.run(tmp_path / "run", tasks.config(source, kind, family, steps=2, **every))
+  assert f"({constant.SAID[kind]})" in capsys.readouterr().out  # beside the outcome
+  (evaluated,) = [record for record in records if (record["step"], record["split"]) == (1, "eval")]
+  checkpoint, output = f"{tmp_path / 'run'}@1", tmp_path / "out.jsonl"
+  assert predict.threshold_of(checkpoint) == evaluated.get("threshold", 0.0)
   threshold = evaluated.get("threshold", 0.0) + 1e-3  # it is one question's odds, and rounded in the log
-  flags = (f"--checkpoint={tmp_path / 'run'}", f"--input={source / 'dev.jsonl'}", f"--output={output}")
+  flags = (f"--checkpoint={checkpoint}", f"--input={source / 'dev.jsonl'}", f"--output={output}")
   call(predict, *flags, f"--threshold={threshold}", "--batch_size=4")
   lines = [json.loads(line) for line in output.read_text().splitlines()]
   assert [line["id"] for line in lines] == [f"dev{i}" for i in range(9)]
@@ -36,6 +42,9 @@ def test_what_is_predicted_scores_as_the_run_did(kind, family, tmp_path, call):
   found = json.loads(call(evaluate, *gold))
   name = "accuracy" if kind == "classification" else "exact_match"
   assert found[name] == pytest.approx(evaluated[name], rel=1e-5)
+  with pytest.raises(SystemExit, match="1"):
+    call(predict, f"--checkpoint={tmp_path / 'run'}@3", *flags[1:])
+  assert "run holds no checkpoint of step 3; it holds those of 1, 2\n" in capsys.readouterr().err
 
 
 SLOW = pytest.mark.slow

@@ -14,6 +14,7 @@ import pytest
 from tests import tasks
 from tests.training import toy_runs
 from tools import cli, sweep, sweep_plan
+from training import saved
 
 # What train.py writes, at once. PLAY says for a run's name what happens to it: a score, or a word below.
 STAND_IN = """
@@ -58,6 +59,8 @@ records = [
   for i, x in enumerate(scores)
 ]
 log.write_text("".join(json.dumps(x) + "\\n" for x in records))
+for x in [*records[1:][-2:], max(records[1:], key=lambda x: (x["f1"], x["step"]))]:  # keep_last=2, keep_best=1
+  (workdir / "checkpoints" / str(x["step"])).mkdir(parents=True, exist_ok=True)
 """
 RECIPE = "--config=configs/finetune/bert.py:mrpc"
 OUT = pathlib.Path("out")
@@ -225,7 +228,7 @@ def test_a_workdir_of_another_recipe_is_refused_by_train_before_anything_new_is_
     cli.run(lambda: sweep.main((sys.executable, "-m", "tests.training.toy")))
 
   call("--config.stages=()")
-  assert f"best run by loss on held-out text: {output}/seed=0  " in capsys.readouterr().out
+  assert f"best run by loss on held-out text: {output}/seed=0@2  " in capsys.readouterr().out
   with pytest.raises(SystemExit, match="1"):
     call("--config.stages=()", "--config.optimizer.b1=0.5", "--seeds=2")
   error = capsys.readouterr().err.splitlines()[-1]
@@ -304,7 +307,7 @@ def test_means_deviations_and_the_best(stage):
   assert table[2].split() == ["batch_size=32", "3", "0.6000", "±", "0.2000", "0.4000", "±", "0.2000", "0"]
   assert table[3].split() == ["batch_size=64", "2", "of", "3", "nan", "±", "nan", "nan", "±", "nan", "0"]
   assert table[4] == "best cell by mean f1 on dev: batch_size=16  0.6500 ± 0.1323, 3 of 3 runs"
-  assert table[5] == f"best run by f1 on dev: {stage.output}/batch_size=64/seed=0  0.9000 at step 4"
+  assert table[5] == f"best run by f1 on dev: {stage.output}/batch_size=64/seed=0@4  0.9000"
   found = stage.json()
   assert found["best_cell"] == "batch_size=16"
   assert found["best_run"]["f1"] == 0.9
@@ -335,7 +338,28 @@ def test_a_single_run_has_no_deviation(stage):
 )
 def test_the_last_or_the_best_evaluation_counts_but_none_before_training(stage, flags, value, step):
   out = stage(*flags, play={"seed=0": [0.7, 0.6, 0.2]})
-  assert out.splitlines()[-1].endswith(f"{stage.output}/seed=0  {value} at step {step}")
+  assert out.splitlines()[-1].endswith(f"{stage.output}/seed=0@{step}  {value}")
+
+
+@pytest.mark.parametrize(
+  ("flags", "scores", "said", "checkpoint"),
+  [
+    ([], [0, 0.6, 0.6, 0.1, 0.2], "@2  0.6000", "@2"),  # of equal ones that which is kept
+    (
+      ["--lower"],
+      [0, 0.1, 0.6, 0.3, 0.2],
+      "  0.1000 at step 1, whose checkpoint is not kept (it keeps those of 2, 3, 4; ",
+      "",
+    ),
+  ],
+)
+def test_the_best_is_named_by_a_checkpoint_that_is_there_or_it_is_said(stage, flags, scores, said, checkpoint):
+  out = stage("--pick=best", *flags, play={"seed=0": scores})
+  assert f"best run by f1 on dev: {stage.output}/seed=0{said}" in out
+  expected = f"{stage.output}/seed=0{checkpoint}" if checkpoint else None
+  found = stage.json()
+  assert found["best_run"]["checkpoint"] == found["runs"][0]["checkpoint"] == expected
+  assert not checkpoint or saved.at_step(expected)[1] in saved.saved_steps(stage.output / "seed=0")
 
 
 def test_an_unknown_metric_loses_no_run(stage):
