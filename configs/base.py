@@ -93,7 +93,8 @@ def _encoder() -> tuple[ConfigDict, ConfigDict, ConfigDict]:
   """The data, model and objective of BERT and ALBERT."""
   data = ConfigDict()
   data.corpus = ""  # folder written by tools.prepare_corpus
-  data.short_rate = 0.1  # pairs cut to a random shorter length
+  data.rows = "pairs"  # pairs; one segment: full_sentences (as many as fit; RoBERTa), doc_sentences (of one document)
+  data.short_rate = 0.1  # pairs cut to a random shorter length; 0 where rows have one segment
   data.single_sentence = ""  # what a lone sentence becomes: split, skip, random; "" = random for nsp, else split
 
   model = ConfigDict()  # fields of models.config.EncoderConfig

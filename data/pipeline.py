@@ -3,7 +3,8 @@
 A source makes any row of a stage by its number. Row i of a stage of pairs is row i mod N of epoch i div N; a shuffle
 that needs no memory says which of the N chunks that is, and the row's own random numbers make a pair of it. So seeking
 costs nothing, and neither the batch size, nor the processes that read, nor where reading began changes a row.
-(`data.streams` makes rows of contiguous text, where the batch size decides what a row continues.)
+(`data.full_sentences` makes rows of one segment in the same way; `data.streams` makes rows of contiguous text, where
+the batch size decides what a row continues.)
 """
 
 import dataclasses
@@ -38,6 +39,14 @@ class Source(Protocol):
 
   def rows(self, rows: np.ndarray) -> Batch:
     """Makes rows by their numbers in the stage; row r of step t is number t * (rows of a batch) + r."""
+
+
+def shuffled(rows: np.ndarray, count: int, seed: int, stage: int) -> np.ndarray:
+  """int64 [rows]: which of an epoch's `count` rows each row of a stage is; every epoch has another order of all."""
+  epochs, indices = np.divmod(rows, count)
+  seeds = philox.draw(philox.Key(seed, stage, _SHUFFLE), epochs, 0) >> np.uint64(32)
+  shuffle = functools.partial(index_shuffle, max_index=count - 1, rounds=4)
+  return np.array([shuffle(i, seed=s) for i, s in zip(indices.tolist(), seeds.tolist(), strict=True)], np.int64)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -117,10 +126,7 @@ class PairSource:
 
   def chunks(self, rows: np.ndarray) -> np.ndarray:
     """int64 [rows]: the chunk that each row is made of; an epoch takes every chunk once."""
-    epochs, indices = np.divmod(rows, len(self))
-    seeds = philox.draw(philox.Key(self.seed, self.stage, _SHUFFLE), epochs, 0) >> np.uint64(32)
-    shuffle = functools.partial(index_shuffle, max_index=len(self) - 1, rounds=4)
-    return np.array([shuffle(i, seed=s) for i, s in zip(indices.tolist(), seeds.tolist(), strict=True)], np.int64)
+    return shuffled(rows, len(self), self.seed, self.stage)
 
   def rows(self, rows: np.ndarray) -> Batch:
     """Makes rows by their numbers in the stage.

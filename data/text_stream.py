@@ -11,7 +11,7 @@ import numpy as np
 
 from data import philox
 from data.corpus import Corpus
-from data.ragged import ranges
+from data.ragged import cut, ranges
 
 MAX_BLOCKS = 1 << 16  # a split of no more documents has one in each block
 
@@ -133,15 +133,7 @@ class Stream:
       int64 [pieces] each: span, document, first token and one past the last in the text's own order, and what was
       added to positions to get there.
     """
-    span, place, begin, end = _cut(self.starts, starts, starts + lengths)
+    span, place, begin, end = cut(self.starts, starts, starts + lengths)
     shift = self._shift(place)
-    part, document, begin, end = _cut(self.text.document_tokens, begin + shift, end + shift)
+    part, document, begin, end = cut(self.text.document_tokens, begin + shift, end + shift)
     return span[part], document, begin, end, shift[part]
-
-
-def _cut(bounds: np.ndarray, begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, ...]:
-  """Cuts intervals where they cross `bounds`: the interval, the part between bounds, begin and end of each piece."""
-  first = np.searchsorted(bounds, begin, side="right") - 1
-  counts = np.searchsorted(bounds, end) - first
-  interval, part = np.repeat(np.arange(len(begin)), counts), ranges(first, counts)
-  return interval, part, np.maximum(begin[interval], bounds[part]), np.minimum(end[interval], bounds[part + 1])

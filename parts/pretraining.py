@@ -11,6 +11,7 @@ from ml_collections import ConfigDict
 
 from data import pipeline
 from data.corpus import TOKENIZER_FOLDER, Corpus
+from data.full_sentences import SentenceSource
 from data.places import local_copy
 from data.streams import StreamSource
 from data.tokenizers import Tokenizer, load_tokenizer
@@ -21,7 +22,7 @@ from models.pretraining import PretrainingModel
 from models.primitives import ModelConfig
 from models.xlnet import PermutationLM
 from models.xlnet_config import XLNetConfig
-from objectives import plm, pretraining
+from objectives import dae, plm, pretraining
 from objectives.masking import MaskingConfig
 from objectives.objective import Batch, Objective, Params
 from objectives.vocabulary import Vocabulary
@@ -32,6 +33,8 @@ from training import settings
 from training.programs import Shapes, shapes_of
 from training.stages import Stage, make_stages
 from training.step import EVAL_SEED
+
+Rows = Callable[[Corpus, Tokenizer, Stage, int, int], pipeline.Source]
 
 
 class Family(NamedTuple):
@@ -48,7 +51,7 @@ class Family(NamedTuple):
 
   model: ModelConfig
   objective: Objective
-  rows: Callable[[Corpus, Tokenizer, Stage, int, int], pipeline.Source]
+  rows: Rows
   blank: Callable[[int], Batch]
   flops: Callable[[int, int], float]
 
@@ -64,30 +67,69 @@ def encoder(config: ConfigDict, stages: list[Stage], vocabulary: Vocabulary) -> 
   return Family(
     model=model,
     objective=pretraining.make(PretrainingModel(model), recipe, vocabulary),
-    rows=lambda corpus, tokenizer, stage, seed, number: pipeline.PairSource(
-      corpus,
-      tokenizer,
-      stage.length,
-      seed,
-      number,
-      config.data.short_rate,
-      config.objective.pair,
-      config.data.single_sentence,
-    ),
-    blank=pipeline.PairSource.blank,
+    rows=encoder_rows(config),
+    blank=pipeline.PairSource.blank,  # rows of every kind have the same arrays
     flops=lambda rows, length: pretraining_flops(model, rows, length, recipe.slots(length)),
   )
 
 
+def pairs(config: ConfigDict) -> Rows:
+  """Rows of two segments (BERT, ALBERT)."""
+  return lambda corpus, tokenizer, stage, seed, number: pipeline.PairSource(
+    corpus,
+    tokenizer,
+    stage.length,
+    seed,
+    number,
+    config.data.short_rate,
+    config.objective.pair,
+    config.data.single_sentence,
+  )
+
+
+def sentences(config: ConfigDict, across: bool) -> Rows:
+  """Rows of one segment (RoBERTa)."""
+  for field, value in (("objective.pair", "none"), ("data.short_rate", 0), ("data.single_sentence", "")):
+    section, name = field.split(".")
+    if config[section][name] != value:
+      raise ValueError(
+        f"config.{field}={config[section][name]!r} is for rows of two segments, and config.data.rows="
+        f"{config.data.rows!r} makes rows of one; set config.{field}={value!r}, or config.data.rows='pairs'"
+      )
+  return lambda corpus, tokenizer, stage, seed, number: SentenceSource(
+    corpus, tokenizer, stage.length, seed, number, across
+  )
+
+
+ROWS = {
+  "pairs": pairs,
+  "full_sentences": functools.partial(sentences, across=True),
+  "doc_sentences": functools.partial(sentences, across=False),
+}
+
+
+def encoder_rows(config: ConfigDict) -> Rows:
+  """Returns the rows that config.data.rows names."""
+  if config.data.rows not in ROWS:
+    raise ValueError(f"config.data.rows={config.data.rows!r} is unknown; use one of {', '.join(ROWS)}")
+  return ROWS[config.data.rows](config)
+
+
 def xlnet(config: ConfigDict, stages: list[Stage], vocabulary: Vocabulary) -> Family:
-  """XLNet: targets in a random order, from contiguous rows with memory."""
+  """XLNet: targets in a random order (or hidden all at once), from contiguous rows with memory."""
   model = model_config(XLNetConfig, config, len(vocabulary.special))
   recipe = plm.PLMConfig(reuse_len=config.data.reuse_len, **config.objective)
   for stage in stages:
     recipe.check_length(stage.length)
+  has_pair = recipe.pair != "none"
+  if has_pair and not 0 < config.data.random_rate < 1:
+    raise ValueError(
+      f"config.objective.pair={recipe.pair!r} with config.data.random_rate={config.data.random_rate}: segments of one "
+      "kind teach nothing; set config.data.random_rate=0.5"
+    )
   return Family(
     model=model,
-    objective=plm.make(PermutationLM(model), recipe, vocabulary),
+    objective={"plm": plm, "dae": dae}[recipe.words].make(PermutationLM(model, has_pair), recipe, vocabulary),
     rows=lambda corpus, tokenizer, stage, seed, number: StreamSource(
       corpus,
       tokenizer,
@@ -102,7 +144,9 @@ def xlnet(config: ConfigDict, stages: list[Stage], vocabulary: Vocabulary) -> Fa
       partial=corpus.split != "train",
     ),
     blank=StreamSource.blank,
-    flops=lambda rows, length: xlnet_flops(model, rows, length, recipe.num_predict),
+    flops=lambda rows, length: xlnet_flops(
+      model, rows, length, recipe.num_predict, query=recipe.words == "plm", pair=has_pair
+    ),
   )
 
 
