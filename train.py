@@ -122,7 +122,7 @@ def train(config: ConfigDict, workdir: str, build: Callable[[ConfigDict], Parts]
       now = programs.enter(now, begins=begin == stage.start)
       with closing(loop.on_mesh(parts.train_batches(stage, begin, local), mesh)) as batches:
         reporter.restart()
-        for before, batch in zip(range(begin, stage.stop), batches, strict=True):
+        for before, batch in zip(range(begin, stage.stop), reporter.rates.timed(batches), strict=True):
           profile.before(before)
           now, values = programs.train(now, batch)
           profile.after(before, values)

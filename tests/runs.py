@@ -11,7 +11,7 @@ import train
 from configs import quickstart
 from training import metrics
 
-VOLATILE = ("wall_s", "tokens_per_s")  # what the clock decides
+VOLATILE = ("wall_s", "tokens_per_s", "step_s", "data_wait_s", "compute_s")  # what the clock decides
 
 
 def config(corpus: pathlib.Path, **fields) -> ConfigDict:

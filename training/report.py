@@ -1,7 +1,6 @@
 """The numbers of a run as it goes: read one step late, checked, written to the log and shown."""
 
 import sys
-import time
 from collections.abc import Callable, Mapping
 
 import jax
@@ -9,8 +8,8 @@ import numpy as np
 import optax
 from tqdm import tqdm
 
-from training.hardware import peak_flops
 from training.metrics import MetricsLog, read
+from training.rates import Rates
 
 Baselines = Mapping[str, tuple[float, str]]  # metric → what needs no model: its value, and its name for the reader
 
@@ -54,6 +53,9 @@ class Reporter:
     first, steps: the steps done before, and those of the whole run.
     every: steps between records.
     schedule: step → learning rate.
+
+  Attributes:
+    rates: of the interval since the last record; whoever takes batches takes them through it.
   """
 
   def __init__(self, workdir: str, first: int, steps: int, every: int, schedule: optax.Schedule):
@@ -62,14 +64,15 @@ class Reporter:
     self._bar = tqdm(
       total=steps, initial=first, unit="step", dynamic_ncols=True, disable=not (self._is_first and sys.stderr.isatty())
     )
-    self._steps, self._every, self._schedule, self._peak = steps, every, schedule, peak_flops()
-    self._late = None
+    self._steps, self._every, self._schedule = steps, every, schedule
+    self._late, self.rates = None, Rates()
     self.evaluated = self._log.evaluated  # at step `first`, as the first process knows
-    self.restart()
+    if not self.rates.peak and (device := jax.devices()[0]).platform != "cpu":
+      self.say(f"mfu is left out of the log: training/hardware.py has no peak rate of {device.device_kind}")
 
   def restart(self) -> None:
     """Starts a new interval for rates: what came before (compiling, evaluating, saving) is not training's time."""
-    self._began, self._tokens, self._flops = time.monotonic(), 0.0, 0.0
+    self.rates.restart()
 
   def step(self, at: int, values: dict[str, jax.Array], flops: float) -> None:
     """Takes the numbers of the step that ends at step `at`, and reports those of the step before."""
@@ -91,15 +94,11 @@ class Reporter:
         f"the loss is {values['loss']} at step {at}; checkpoints before it are sound. Lower "
         "config.optimizer.learning_rate, lengthen its warmup_steps, or look at the data of this step, then run again"
       )
-    self._tokens += values.pop("tokens")
-    self._flops += flops
+    self.rates.add(values.pop("tokens"), flops)
     self._bar.update()
     if at % self._every and at != self._steps:
       return
-    seconds = max(time.monotonic() - self._began, 1e-9)
-    values |= {"learning_rate": float(self._schedule(at - 1)), "tokens_per_s": self._tokens / seconds}
-    if self._peak:
-      values["mfu"] = self._flops / seconds / self._peak
+    values |= {"learning_rate": float(self._schedule(at - 1))} | self.rates.numbers()
     self.restart()
     self._log.write(at, "train", values)
     self._show(at, "train", {name: values[name] for name in SHOWN if name in values})

@@ -10,7 +10,7 @@ import train
 from tests.training import toy
 from training import metrics
 
-VOLATILE = ("wall_s", "tokens_per_s")
+VOLATILE = ("wall_s", "tokens_per_s", "step_s", "data_wait_s", "compute_s")
 
 
 def series(workdir) -> list[dict]:
