@@ -12,6 +12,8 @@ from models.primitives import Dropout, dense, split_by_row
 # The score of what must not be seen. Its exp() beside any other score's is exactly 0 in float32; the original adds
 # -10,000, to the same effect.
 MASKED = -1e9
+# apply(..., mutable=[WATCHED]) gives the probabilities besides; without it they are not kept.
+WATCHED = "intermediates"
 
 
 def attention_mask(
@@ -54,5 +56,6 @@ class SelfAttention(nn.Module):
     scores = jnp.einsum("bqhd,bkhd->bhqk", query, key, preferred_element_type=jnp.float32) * query.shape[-1] ** -0.5
     scores = jnp.where(mask[:, None, :, :], scores, MASKED)
     probabilities = jax.nn.softmax(scores, axis=-1).astype(value.dtype)
+    self.sow(WATCHED, "probabilities", probabilities)
     probabilities = Dropout(self.config.attention_dropout)(probabilities, deterministic)
     return jnp.einsum("bhqk,bkhd->bqhd", probabilities, value)

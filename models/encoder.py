@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, Int
 
-from models.attention import SelfAttention
+from models.attention import WATCHED, SelfAttention
 from models.config import PARTS, EncoderConfig
 from models.embeddings import Embeddings, positions_of
 from models.primitives import ACTIVATIONS, Dropout, dense, layer_norm, split_by_row
@@ -77,31 +77,36 @@ class Layers(nn.Module):
     groups, layers, blocks = config.loop_groups, config.num_layers // config.loop_groups, config.inner_groups
     shared = {part: _split(tree, groups, blocks) for part, tree in parts.items() if config.is_shared(part)}
     own = {part: _split(tree, groups, layers, blocks) for part, tree in parts.items() if part not in shared}
+    watched = [WATCHED] if self.is_mutable_collection(WATCHED) else []
     keys = None
     if not deterministic and (config.hidden_dropout or config.attention_dropout):
       keys = jax.random.split(self.make_rng("dropout"), (groups, layers, blocks))
 
     def run_block(params, key, hidden):
       rngs = {} if key is None else {"dropout": key}
-      return block.apply({"params": params}, hidden, sequence_ids, deterministic, rngs=rngs)
+      return block.apply({"params": params}, hidden, sequence_ids, deterministic, rngs=rngs, mutable=watched)
 
     if config.remat != "none":
       # Unrolled, the compiler could see that what the backward pass computes again is there already, and keep it.
       run_block = jax.checkpoint(run_block, prevent_cse=config.unroll != 1, policy=REMAT_POLICIES[config.remat])
 
     def run_layer(shared, hidden, own_and_keys):
-      output = hidden
+      output, seen = hidden, []
       for i in range(blocks):
         own, key = jax.tree.map(lambda x: x[i], own_and_keys)  # noqa: B023, used at once
-        output = run_block(jax.tree.map(lambda x: x[i], shared) | own, key, output)  # noqa: B023
-      return output, output if every_layer else None
+        output, inside = run_block(jax.tree.map(lambda x: x[i], shared) | own, key, output)  # noqa: B023
+        seen.append(inside)
+      return output, (output if every_layer else None, seen)
 
     def run_group(hidden, group):
       shared, own_and_keys = group
       unroll = min(config.unroll or layers, layers)
       return jax.lax.scan(functools.partial(run_layer, shared), hidden, own_and_keys, length=layers, unroll=unroll)
 
-    last, outputs = jax.lax.scan(run_group, hidden, (shared, (own, keys)), length=groups, unroll=True)
+    last, (outputs, seen) = jax.lax.scan(run_group, hidden, (shared, (own, keys)), length=groups, unroll=True)
+    if watched:  # [groups, layers, …] of each block of a layer → [blocks of all layers, …]
+      of_blocks = lambda *some: jnp.stack(some, axis=2).reshape(-1, *some[0].shape[2:])
+      self.sow(WATCHED, "blocks", jax.tree.map(of_blocks, *seen)[WATCHED])
     return jnp.concatenate([hidden[None], outputs.reshape(-1, *hidden.shape)]) if every_layer else last
 
 
