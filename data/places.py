@@ -59,7 +59,11 @@ def local_copy(folder: epath.PathLike) -> Iterator[pathlib.Path]:
     for file in reach(folder).iterdir() if reach(folder).is_dir() else ():
       if not file.is_dir():
         pathlib.Path(copy, file.name).write_bytes(file.read_bytes())
-    yield pathlib.Path(copy)
+    try:
+      yield pathlib.Path(copy)
+    except (ValueError, OSError) as error:  # which names the copy's files, of which nobody knows
+      error.args = tuple(arg.replace(copy, os.fspath(folder)) if isinstance(arg, str) else arg for arg in error.args)
+      raise
 
 
 @contextlib.contextmanager

@@ -10,6 +10,7 @@ import flax.traverse_util
 import jax
 import numpy as np
 
+from data.places import is_remote, local_copy, reach
 from data.tokenizers import Tokenizer, load_tokenizer
 from models.config import EncoderConfig
 from models.head_config import HeadConfig
@@ -49,7 +50,8 @@ class Pretrained:
 
 def load(path: str | os.PathLike, heads: bool = True) -> Pretrained:
   """Reads a workdir of ours (its newest checkpoint, or WORKDIR@STEP's), a folder in Hugging Face layout,
-  `hf:ORG/NAME[@REVISION]` of its hub, or a TF1 checkpoint: its prefix, or a folder with one.
+  `hf:ORG/NAME[@REVISION]` of its hub, or a TF1 checkpoint: its prefix, or a folder with one. A workdir in a bucket is
+  read where it is; the files of another folder in one are copied first.
 
   Args:
     path: where.
@@ -57,25 +59,30 @@ def load(path: str | os.PathLike, heads: bool = True) -> Pretrained:
 
   Raises:
     FileNotFoundError: no such folder, no model in it, or none of that step.
-    ValueError: the model is damaged or of another kind, or its tokenizer has more pieces than it.
+    ValueError: the model is damaged or of another kind, its tokenizer has more pieces than it, or nothing here reaches
+      the place.
   """
   name, step = at_step(os.fspath(path))
-  path = hub.folder(name) if name.startswith(hub.PREFIX) else pathlib.Path(name)
+  where = hub.folder if name.startswith(hub.PREFIX) else reach if is_remote(name) else pathlib.Path
+  path = where(name)
   head, left_over = None, ()
   if not path.exists() and not tf1.find(path):
     raise FileNotFoundError(f"{path}: no such checkpoint")
   if hf.is_folder(path):
-    config, params, missing = hf.read_folder(path, heads)
-    head = hf.read_head_of(path) if heads else None
-    tokenizer = load_tokenizer(path)
+    with local_copy(path) as folder:
+      config, params, missing = hf.read_folder(folder, heads)
+      head = hf.read_head_of(folder) if heads else None
+      tokenizer = load_tokenizer(folder)
   elif (path / "checkpoints").exists():
     config, params, missing, head = _read_workdir(path, heads, step)
-    tokenizer = load_tokenizer(path / "tokenizer")
+    with local_copy(path / "tokenizer") as folder:
+      tokenizer = load_tokenizer(folder)
   elif prefix := tf1.find(path):
-    checkpoint = tf1.read(prefix, heads)
+    with local_copy(prefix.parent) as folder:
+      checkpoint = tf1.read(folder / prefix.name, heads)
+      tokenizer = load_tokenizer(tf1.vocabulary(folder / prefix.name))
     config, params, head = checkpoint.config, checkpoint.params, checkpoint.head
     missing, left_over = checkpoint.missing, checkpoint.left_over
-    tokenizer = load_tokenizer(tf1.vocabulary(prefix))
     if left_over and heads:
       print(f"{prefix}: heads that are not read: {', '.join(left_over)}", file=sys.stderr)
   else:

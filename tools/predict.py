@@ -23,12 +23,14 @@ evaluate nbest_predictions.json to find the best threshold.)
 
 import dataclasses
 import json
+import os
 import pathlib
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 import jax
 import numpy as np
+from etils import epath
 from tqdm import tqdm
 
 from data.pipeline import Batch
@@ -113,10 +115,10 @@ def main() -> None:
 
 def run_of(checkpoint: str) -> Mapping:
   """The config.json of a fine-tuning run; nothing of other checkpoints."""
-  path = pathlib.Path(at_step(checkpoint)[0]) / "config.json"
+  path = epath.Path(at_step(checkpoint)[0]) / "config.json"
   if not path.exists():
     return {}
-  config = json.loads(path.read_text(encoding="utf-8"))
+  config = json.loads(path.read_bytes())
   return config if "head" in config and "task" in config.get("data", {}) else {}
 
 
@@ -145,7 +147,7 @@ def threshold_of(checkpoint: str) -> float:
   """The threshold for null odds that was best at a run's last evaluation (of WORKDIR@STEP: up to that step); 0 where
   there was none."""
   workdir, step = at_step(checkpoint)
-  records = metrics.read(str(pathlib.Path(workdir) / "metrics.jsonl"))
+  records = metrics.read(os.path.join(workdir, metrics.FILE))
   known = [one["threshold"] for one in records if "threshold" in one and (step is None or one["step"] <= step)]
   return known[-1] if known else 0.0
 

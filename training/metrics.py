@@ -97,9 +97,9 @@ class MetricsLog:
 def read(path: str) -> list[dict]:
   """Returns the whole records of a metrics.jsonl; a torn line, or one that is no record, ends the file."""
   records = []
-  if os.path.exists(path):
-    with open(path, "rb") as file:
-      for line in file:
+  if (file := reach(path)).exists():
+    with file.open("rb") as lines:
+      for line in lines:
         try:
           record = json.loads(line.decode("utf-8"))
         except ValueError:  # no UTF-8, or no JSON

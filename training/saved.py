@@ -20,6 +20,6 @@ def saved_steps(folder: epath.PathLike) -> list[int]:
 def at_step(name: str) -> tuple[str, int | None]:
   """Returns (WORKDIR, STEP) of WORKDIR@STEP; (name, None) of any other path, of a folder that is so called, too."""
   found = re.fullmatch(r"(.+)@(\d+)", name)
-  if not found or epath.Path(name).exists() or not (epath.Path(found[1]) / "checkpoints").is_dir():
+  if not found or reach(name).exists() or not (reach(found[1]) / "checkpoints").is_dir():
     return name, None
   return found[1], int(found[2])

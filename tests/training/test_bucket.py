@@ -4,16 +4,24 @@ renamed into place."""
 import json
 import pathlib
 import re
+import shutil
 
 import fsspec
+import jax
+import numpy as np
 import pytest
 from etils.epath import backend
 from fsspec.implementations.dirfs import DirFileSystem
 from orbax.checkpoint._src.path import gcs_utils, step
 
 from data.places import reach
+from pretrained import export
+from pretrained.load import load
 from tests.training.toy_runs import run, series
-from training import checkpoint
+from tools import predict
+from training import checkpoint, saved
+
+FIXTURES = pathlib.Path(__file__).parents[1] / "fixtures"
 
 
 class Bucket(DirFileSystem):
@@ -76,6 +84,44 @@ def test_traces_of_a_run_in_a_bucket_are_refused(bucket):
   with pytest.raises(ValueError, match=r"profile_steps=\(2, 4\): traces go to local disks only, and --workdir=gs://"):
     run("gs://bucket/run", profile_steps=(2, 4))
   assert not list(bucket.iterdir())
+
+
+@pytest.mark.parametrize(("folder", "name"), [("bert", "bert"), ("tf1/bert", "bert/classification"), ("bert", "run")])
+def test_a_checkpoint_in_a_bucket_is_the_one_on_a_disk(bucket, folder, name):
+  shutil.copytree(FIXTURES / folder, bucket / "bert")
+  if folder == "tf1/bert":  # of 40 pieces, without a vocabulary
+    pieces = (FIXTURES / "bert" / "vocab.txt").read_text().splitlines()[:40]
+    (bucket / "bert" / "vocab.txt").write_text("\n".join(pieces))
+  if name == "run":
+    export.write(load(bucket / "bert"), bucket / "run", "bidir")
+    (bucket / "run" / "checkpoints" / "0" / saved.MARK).touch()
+  found, expected = load(f"gs://bucket/{name}"), load(bucket / name)
+  assert (found.config, found.head, found.missing) == (expected.config, expected.head, expected.missing)
+  assert found.tokenizer.fingerprint == expected.tokenizer.fingerprint
+  jax.tree.map(np.testing.assert_array_equal, found.params, expected.params)
+
+
+def test_what_is_wrong_with_a_checkpoint_in_a_bucket_names_the_bucket(bucket):
+  with pytest.raises(FileNotFoundError, match=r"^gs://bucket/bert: no such checkpoint"):
+    load("gs://bucket/bert")
+  shutil.copytree(FIXTURES / "bert", bucket / "bert")
+  (bucket / "bert" / "vocab.txt").unlink()
+  with pytest.raises(FileNotFoundError, match=r"^gs://bucket/bert"):
+    load("gs://bucket/bert")
+  (bucket / "bert" / "config.json").write_text("{}")
+  with pytest.raises(ValueError, match=r"^gs://bucket/bert/config\.json"):
+    load("gs://bucket/bert")
+
+
+def test_predictions_know_the_task_of_a_run_in_a_bucket(bucket):
+  (bucket / "run" / "checkpoints").mkdir(parents=True)
+  config = {"head": {"kind": "span"}, "data": {"task": "squad2"}}
+  (bucket / "run" / "config.json").write_text(json.dumps(config))
+  records = [{"step": step, "split": "dev", "threshold": -step} for step in (2, 4)]
+  (bucket / "run" / "metrics.jsonl").write_text("".join(json.dumps(record) + "\n" for record in records))
+  for workdir in ("gs://bucket/run", bucket / "run"):
+    assert predict.run_of(str(workdir)) == config
+    assert (predict.threshold_of(str(workdir)), predict.threshold_of(f"{workdir}@3")) == (-4, -2)
 
 
 @pytest.mark.parametrize(
