@@ -35,7 +35,7 @@ BASELINES = {
   "nsp_accuracy": _majority("nsp_positive"),
   "sop_accuracy": _majority("sop_positive"),
 }
-# What an outcome leaves out: what stands beside others as their baseline, and counts that nobody learns.
+# What stands beside other numbers as their baseline, and counts that nobody learns.
 _BESIDE = ("unigram", "masked_unigram", "most_frequent")
 _ASIDE = ("_positive", "_shortfall", "total", "threshold", "_thresh")
 # What is shown of a training record.
@@ -140,6 +140,11 @@ class Reporter:
     self._log.close()
 
 
+def is_learned(name: str) -> bool:
+  """Returns whether a field of a held-out record is what a model gets better at, rather than a baseline or a count."""
+  return not (name in ("step", "split", "wall_s") or name.startswith(_BESIDE) or name.endswith(_ASIDE))
+
+
 def outcome(records: list[dict], known: Baselines) -> str:
   """Returns a table of the first and the last evaluation in a log, beside what needs no model on the same targets: what
   is `known`, and what the log has of BASELINES."""
@@ -147,8 +152,7 @@ def outcome(records: list[dict], known: Baselines) -> str:
   if len(evaluations) < 2:
     return ""
   first, last = evaluations[0], evaluations[-1]
-  names = [name for name in last if not name.startswith(_BESIDE) and not name.endswith(_ASIDE) and name in first]
-  names = [name for name in names if name not in ("step", "split", "wall_s")]
+  names = [name for name in last if is_learned(name) and name in first]
   width = max(map(len, names)) + 2
   lines = [f"{'held-out':<{width}}{'step ' + str(first['step']):>12}{'step ' + str(last['step']):>12}   baseline"]
   known = {name: (of(last), said) for name, (of, said) in BASELINES.items() if name in names} | dict(known)
