@@ -16,6 +16,8 @@ from jaxtyping import Array, Bool, Float, Int
 from objectives import ngrams, objective
 from objectives.vocabulary import Vocabulary
 
+REPLACE = ("token", "span")
+
 
 @dataclasses.dataclass(frozen=True)
 class MaskingConfig:
@@ -26,9 +28,10 @@ class MaskingConfig:
     mask: share of targets that are shown as [MASK].
     random: share of targets that are shown as a random ordinary token; the rest stay as they are.
     whole_word: choose words rather than tokens; then the budget is an upper bound.
-    ngram: the most units (words or tokens) chosen together, with p(n) ∝ 1/n (ALBERT: 3); above 1 the budget is an
-      upper bound.
-    ngram_favor: "short" spans, or "long" ones by reversing p(n).
+    ngram: the most units (words or tokens) chosen together, as a span (ALBERT: 3, SpanBERT: 10); above 1 the budget is
+      an upper bound.
+    ngram_favor: "short" spans, p(n) ∝ 1/n; "long" ones, by reversing that; "geometric", p(n) ∝ 0.8^(n-1).
+    replace: [MASK], random or as it is: drawn for each "token", or once for a "span" (a unit where ngram is 1).
   """
 
   rate: float = 0.15
@@ -37,6 +40,7 @@ class MaskingConfig:
   whole_word: bool = False
   ngram: int = 1
   ngram_favor: str = "short"
+  replace: str = "token"
 
   def __post_init__(self):
     if not 0 < self.rate < 1:
@@ -51,6 +55,8 @@ class MaskingConfig:
       raise ValueError(
         f"objective.masking.ngram_favor={self.ngram_favor!r} is unknown; use one of {', '.join(ngrams.FAVOR)}"
       )
+    if self.replace not in REPLACE:
+      raise ValueError(f"objective.masking.replace={self.replace!r} is unknown; use one of {', '.join(REPLACE)}")
 
 
 class Corrupted(NamedTuple):
@@ -97,22 +103,41 @@ def corrupt(
   def corrupt_row(key, tokens, sequence_ids):
     choose_key, kind_key, random_key = jax.random.split(key, 3)
     units = unit_starts(tokens, sequence_ids, vocabulary, config.whole_word)
-    chosen, shortfall = choose(choose_key, units, sequence_ids, config)
+    span, shortfall = choose(choose_key, units, sequence_ids, config)
     slots = max_targets(tokens.shape[0], config.rate, max_sequences)
-    positions = jnp.sort(jnp.where(chosen, jnp.arange(tokens.shape[0]), tokens.shape[0]))[:slots]
+    positions = jnp.sort(jnp.where(span > 0, jnp.arange(tokens.shape[0]), tokens.shape[0]))[:slots]
     used = positions < tokens.shape[0]
     targets = jnp.where(used, tokens[positions], 0)
-    kind = jax.random.uniform(kind_key, (slots,))
-    ordinary = jnp.asarray(vocabulary.ordinary)
-    anything = ordinary[jax.random.randint(random_key, (slots,), 0, ordinary.size)]
-    shown = jnp.where(
-      kind < config.mask, vocabulary.mask_id, jnp.where(kind < config.mask + config.random, anything, targets)
-    )
-    corrupted = tokens.at[positions].set(shown.astype(tokens.dtype), mode="drop")  # unused slots point past the row
+    together = jnp.where(used, span[positions], 0) if config.replace == "span" else None
+    shown = replace(kind_key, random_key, targets, vocabulary, config.mask, config.random, together)
+    corrupted = tokens.at[positions].set(shown, mode="drop")  # unused slots point past the row
     return Corrupted(corrupted, jnp.where(used, positions, 0), targets, used.astype(jnp.float32), shortfall)
 
   keys = objective.row_keys(key, batch["row"])
   return jax.vmap(corrupt_row)(keys, batch["tokens"], batch["sequence_ids"])
+
+
+def replace(
+  kind_key: Array,
+  random_key: Array,
+  targets: Int[Array, " targets"],
+  vocabulary: Vocabulary,
+  mask: float,
+  random: float,
+  together: Int[Array, " targets"] | None = None,
+) -> Int[Array, " targets"]:
+  """Returns what stands in the place of `targets`: [MASK] for a share `mask` of them, a random ordinary token for a share
+  `random`, and for the others the token itself.
+
+  Neighbours with equal numbers in `together` get the same of the three; random tokens differ all the same.
+  """
+  kind = jax.random.uniform(kind_key, targets.shape)
+  if together is not None:
+    kind = kind[jnp.cumsum(together != jnp.roll(together, 1).at[0].set(together[0]))]
+  ordinary = jnp.asarray(vocabulary.ordinary)
+  anything = ordinary[jax.random.randint(random_key, targets.shape, 0, ordinary.size)]
+  shown = jnp.where(kind < mask, vocabulary.mask_id, jnp.where(kind < mask + random, anything, targets))
+  return shown.astype(targets.dtype)
 
 
 class Units(NamedTuple):
@@ -146,18 +171,21 @@ def choose(
   units: Units,
   sequence_ids: Int[Array, " length"],
   config: MaskingConfig,
-) -> tuple[Bool[Array, " length"], Float[Array, ""]]:
+) -> tuple[Int[Array, " length"], Float[Array, ""]]:
   """Returns which tokens are targets, and by how many tokens the budgets were missed; every sequence of the row has its
-  own."""
+  own.
+
+  A target has a number above 0 that it shares with the targets of its span, and no others; other tokens have 0.
+  """
   length = sequence_ids.shape[0]
   per_sequence = jnp.zeros(length + 1, jnp.int32)  # indexed by sequence id
   budget = jnp.asarray(budgets(length, config.rate))[per_sequence.at[sequence_ids].add(1)].at[0].set(0)  # 0 is padding
   if config.ngram > 1:
     taken = ngrams.take(key, units.size, sequence_ids, budget, config.ngram, config.ngram_favor)
   else:
-    taken = take(key, units.size, sequence_ids, budget, single=not config.whole_word)
-  chosen = taken[units.start] & units.candidate
-  return chosen, (budget.sum() - chosen.sum()).astype(jnp.float32)
+    taken = take(key, units.size, sequence_ids, budget, single=not config.whole_word) * (1 + jnp.arange(length))
+  span = jnp.where(units.candidate, taken[units.start], 0)
+  return span, (budget.sum() - (span > 0).sum()).astype(jnp.float32)
 
 
 def take(
