@@ -35,7 +35,7 @@ _VOCAB_SIZE = 30_522
 _SHARDS = 4
 
 
-class _Tokenizer:
+class Tokenizer:
   """The special tokens; the text needs no other."""
 
   fingerprint = "random"
@@ -67,9 +67,9 @@ def measure(opened: corpus.Corpus, arguments: argparse.Namespace) -> list[dict[s
     for length, target in _LENGTHS.items():
       begin = time.perf_counter()
       if rows == "pairs":
-        source = PairSource(opened, _Tokenizer(), length, seed=0)
+        source = PairSource(opened, Tokenizer(), length, seed=0)
       else:
-        source = StreamSource(opened, _Tokenizer(), length, batch_size, length // 2, seed=0)
+        source = StreamSource(opened, Tokenizer(), length, batch_size, length // 2, seed=0)
         source.rows(np.zeros(1, int))
       count = source.num_rows
       ready = time.perf_counter() - begin
@@ -79,7 +79,7 @@ def measure(opened: corpus.Corpus, arguments: argparse.Namespace) -> list[dict[s
   rates = {key: [] for key in sources}
   for number in range(arguments.rounds):
     for key, source in sources.items():
-      rates[key].append(_rates(source, batch_size, 1000 * number, arguments.seconds))
+      rates[key].append(speed(source, batch_size, 1000 * number, arguments.seconds))
   for result, (key, source) in zip(results, sources.items(), strict=True):
     result["tokens_per_s"], result["row_tokens_per_s"] = map(statistics.median, zip(*rates[key], strict=True))
     begin = time.perf_counter()
@@ -88,10 +88,12 @@ def measure(opened: corpus.Corpus, arguments: argparse.Namespace) -> list[dict[s
   return results
 
 
-def _rates(source: Source, batch_size: int, start: int, seconds: float) -> tuple[float, float]:
-  """Real tokens and all tokens a second through the iterator that training reads."""
+def speed(
+  source: Source, batch_size: int, start: int, seconds: float, rows: slice | np.ndarray = slice(None)
+) -> tuple[float, float]:
+  """Real tokens and all tokens a second through the iterator that training reads; `rows`: of a batch."""
   real = every = 0
-  with closing(batches(source, batch_size, start, start + 10**6)) as read:
+  with closing(batches(source, batch_size, start, start + 10**6, rows)) as read:
     next(read)
     begin = time.perf_counter()
     for batch in read:
@@ -122,7 +124,7 @@ def write_corpus(folder: pathlib.Path, tokens: int) -> None:
   np.save(folder / corpus.documents_file("train"), np.concatenate(document_lengths))
   splits = {"train": corpus.Split(tuple(entries))}
   dtype = corpus.token_dtype(_VOCAB_SIZE).name
-  corpus.CorpusIndex(_Tokenizer.fingerprint, _VOCAB_SIZE, splits, dtype).write(folder)
+  corpus.CorpusIndex(Tokenizer.fingerprint, _VOCAB_SIZE, splits, dtype).write(folder)
 
 
 def _records(text: np.ndarray) -> Iterator[bytes]:

@@ -163,8 +163,8 @@ def model_config(kind: type, config: ConfigDict, pieces: int):
   return model
 
 
-def plan(config: ConfigDict) -> Plan:
-  """Returns what is compiled for a pretraining run, with no text: of config.model.vocab_size pieces, it is assumed that
+def described(config: ConfigDict) -> Family:
+  """Returns what the config's family makes of it, with no text: of config.model.vocab_size pieces, it is assumed that
   the first five are special and each of the others is a word.
 
   Raises:
@@ -172,13 +172,22 @@ def plan(config: ConfigDict) -> Plan:
   """
   if not config.model.vocab_size:
     raise ValueError("config.model.vocab_size=0 leaves the size to a corpus, and none is read here; set it")
-  stages = stages_of(config)
   ids = np.arange(config.model.vocab_size)
   one = np.ones(len(ids), np.int64)
-  family = FAMILIES[config.family](config, stages, Vocabulary(4, ids < 5, ids >= 5, one, one, (ids == 2) | (ids == 3)))
+  vocabulary = Vocabulary(4, ids < 5, ids >= 5, one, one, (ids == 2) | (ids == 3))
+  return FAMILIES[config.family](config, stages_of(config), vocabulary)
+
+
+def plan(config: ConfigDict) -> Plan:
+  """Returns what is compiled for a pretraining run, with no text.
+
+  Raises:
+    ValueError: as `described`.
+  """
+  family = described(config)
   return Plan(
     objective=family.objective,
-    stages=stages,
+    stages=stages_of(config),
     shapes=lambda stage: ([shapes_of(family.blank(stage.length), stage.batch_size)], []),
     flops=lambda rows, length: 3 * family.flops(rows, length),
   )
