@@ -5,10 +5,10 @@
 
 The rows are those of `tools.pods`. At 50 % MFU a step lasts as long as the model's own products take at half the peak
 of all chips, and in that time a host, of four chips, must make its rows of the batch. One core makes them of a corpus
-of random tokens shaped like Wikipedia (`benchmarks.pipeline`), by the run's own reader at its length and batch. Padding
-counts on both sides. Rows that are read alike are measured once; all alternate, and the best round counts, for other
-work on the machine can but take away. `cores` is the first over the second: a run reads in one thread, so that a host
-keeps up where it is below 1.
+of random tokens shaped like Wikipedia (`benchmarks.pipeline`), by the run's own reader at its length and batch; its
+seconds are those that it worked for it (CPU time), and the best round counts, for other work on the machine can but
+take away. Padding counts on both sides. Rows that are read alike are measured once, and all alternate. `cores` is the
+first over the second: a run reads in one thread, so that a host keeps up where it is below 1.
 """
 
 import argparse
@@ -18,6 +18,7 @@ import os
 import pathlib
 import statistics
 import tempfile
+import time
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -94,8 +95,9 @@ def measure(needs: list[Need], opened: corpus.Corpus, rounds: int, seconds: floa
   rates = {key: [] for key in readers}
   for number in range(rounds):
     for key, one in readers.items():
-      rows = np.arange(one.rows)
-      rates[key].append(pipeline.speed(sources[key], one.stage.batch_size, 1000 * number, seconds, rows)[1])
+      rows, start = np.arange(one.rows), 1000 * number
+      _, made = pipeline.speed(sources[key], one.stage.batch_size, start, seconds, rows, time.process_time)
+      rates[key].append(made)
   return [
     {
       "run": one.name,

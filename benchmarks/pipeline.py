@@ -17,7 +17,7 @@ import pathlib
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from typing import Any
 
@@ -89,17 +89,22 @@ def measure(opened: corpus.Corpus, arguments: argparse.Namespace) -> list[dict[s
 
 
 def speed(
-  source: Source, batch_size: int, start: int, seconds: float, rows: slice | np.ndarray = slice(None)
+  source: Source,
+  batch_size: int,
+  start: int,
+  seconds: float,
+  rows: slice | np.ndarray = slice(None),
+  clock: Callable[[], float] = time.perf_counter,
 ) -> tuple[float, float]:
-  """Real tokens and all tokens a second through the iterator that training reads; `rows`: of a batch."""
+  """Real tokens and all tokens a second of `clock` through the iterator that training reads; `rows`: of a batch."""
   real = every = 0
   with closing(batches(source, batch_size, start, start + 10**6, rows)) as read:
     next(read)
-    begin = time.perf_counter()
+    begin = clock()
     for batch in read:
       real += int(batch["sequence_ids"].sum())
       every += batch["sequence_ids"].size
-      if (elapsed := time.perf_counter() - begin) > seconds:
+      if (elapsed := clock() - begin) > seconds:
         break
   return real / elapsed, every / elapsed
 
