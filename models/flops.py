@@ -31,20 +31,26 @@ def pretraining_flops(config: EncoderConfig, batch: int, length: int, targets: i
   return encoder_flops(config, batch, length) + 2 * batch * (mlm_head + pair_head)
 
 
-def xlnet_flops(config: XLNetConfig, batch: int, length: int, targets: int = 0) -> int:
+def xlnet_flops(
+  config: XLNetConfig, batch: int, length: int, targets: int = 0, *, query: bool = True, pair: bool = False
+) -> int:
   """Forward pass of PermutationLM over `batch` rows of `length` tokens and a full memory.
 
   Args:
-    targets: target slots a row, of which each is a vector of the query stream; the last layer then has no content
-      stream. 0 = the content stream alone, without the head.
+    targets: target slots a row; where there are any, the last layer computes nothing else. 0 = the content stream
+      alone, everywhere and without the head.
+    query: each target is a vector of the query stream; else it is read from the content.
+    pair: with the pair head, for which the last layer computes the content of one position more.
   """
   width, features = config.hidden_size, config.num_heads * config.head_width
   keys = length + config.mem_len
   distances = keys + length  # scored by every query, and projected once for all rows
   a_query = 2 * width * features + 2 * width * config.intermediate_size + features * (2 * keys + distances)
-  queries = config.num_layers * (length + targets) - (length if targets else 0)
-  all_rows = batch * (queries * a_query + config.num_layers * keys * 2 * width * features)
-  return 2 * (all_rows + config.num_layers * distances * width * features + batch * targets * width * config.vocab_size)
+  below = length + (targets if query else 0)  # vectors of the layers below the last
+  queries = (config.num_layers - 1) * below + (targets or length) + pair
+  heads = targets * width * config.vocab_size + pair * (width * width + 2 * width)
+  a_row = queries * a_query + config.num_layers * keys * 2 * width * features + heads
+  return 2 * (batch * a_row + config.num_layers * distances * width * features)
 
 
 def task_flops(config: ModelConfig, head: HeadConfig, batch: int, length: int) -> int:

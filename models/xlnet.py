@@ -4,6 +4,7 @@ The content stream reads tokens; the query stream knows where it predicts, but n
 the content and, before it, to memory: the layer's input at earlier positions (Transformer-XL).
 """
 
+import dataclasses
 from typing import NamedTuple
 
 import flax.linen as nn
@@ -27,6 +28,14 @@ class XLNetOutput(NamedTuple):
   content: Float[Array, "*states batch length width"] | None
   query: Float[Array, "*states batch targets width"] | None
   memory: Float[Array, "batch layers kept width"] | None  # for the next segment; None if model.mem_len is 0
+  read: Float[Array, "batch read width"] | None = None  # the content behind the last layer, where it is read
+
+
+class Final(NamedTuple):
+  """What alone is computed in the last layer: the content where it is read, then the query stream."""
+
+  read: Int[Array, "batch read"] | None  # positions of the content; None = nowhere
+  stream: Stream  # what all of these see
 
 
 class FeedForward(nn.Module):
@@ -86,12 +95,12 @@ class Layers(nn.Module):
     reuse_len: int,
     deterministic: bool,
     every_layer: bool = False,
+    final: Final | None = None,
   ) -> tuple[Array, Array | None, Array | None]:
     """Returns (last output, inputs of all layers if `every_layer`, new memory [layers, batch, kept, width] or None).
 
     Args:
-      hidden: `length` vectors of the content, then those of the query stream, where there is one. The last layer's
-        content feeds neither the loss nor the memory: with a query stream it is not computed, and not in the output.
+      hidden: `length` vectors of the content, then those of the query stream, where there is one.
       length: number of content vectors.
       memory: inputs of each layer at earlier positions.
       streams: what the content sees, and what the query stream sees.
@@ -99,6 +108,8 @@ class Layers(nn.Module):
       reuse_len: how many positions from the first go into memory.
       deterministic: no dropout.
       every_layer: also return the input of every layer.
+      final: what the last layer computes, and the output holds: its content feeds the memory nowhere, and the loss only
+        where it is read. None = everything.
     """
     config = self.config
     block = XLNetLayer(config, parent=None)
@@ -130,8 +141,8 @@ class Layers(nn.Module):
     if config.remat != "none":
       run_block = jax.checkpoint(run_block, prevent_cse=config.unroll != 1, policy=REMAT_POLICIES[config.remat])
 
-    def run_layer(hidden, layer, first=0, streams=streams):
-      """Runs one layer for the vectors from `first` on."""
+    def run_layer(hidden, layer, queries=lambda hidden: hidden, streams=streams):
+      """Runs one layer for the vectors that `queries` picks."""
       params, key, memory = layer
       content = hidden[:, :length]
       remembered = content if memory is None else jnp.concatenate([memory, content], axis=1)
@@ -140,12 +151,12 @@ class Layers(nn.Module):
         kept = content if not reuse_len else content[:, :reuse_len]
         kept = kept if memory is None else jnp.concatenate([memory, kept], axis=1)
         kept = jax.lax.stop_gradient(kept[:, -config.mem_len :])
-      output = run_block(params, key, hidden[:, first:], remembered, streams)
+      output = run_block(params, key, queries(hidden), remembered, streams)
       return output, (kept, hidden if every_layer else None)
 
     layers = params, keys, memory
     scanned = config.num_layers
-    if len(streams) > 1:
+    if final is not None:
       scanned -= 1
       layers, last = (
         jax.tree.map(lambda x: x[:scanned], layers),
@@ -153,8 +164,15 @@ class Layers(nn.Module):
       )
     unroll = max(min(config.unroll or scanned, scanned), 1)
     hidden, outputs = jax.lax.scan(run_layer, hidden, layers, length=scanned, unroll=unroll)
-    if len(streams) > 1:
-      hidden, output = run_layer(hidden, last, length, streams[1:])
+    if final is not None:
+
+      def computed(hidden):
+        query = hidden[:, length:]
+        if final.read is None:
+          return query
+        return split_by_row(jnp.concatenate([gather_positions(hidden, final.read), query], axis=1))
+
+      hidden, output = run_layer(hidden, last, computed, (final.stream,))
       outputs = jax.tree.map(lambda x, y: jnp.concatenate([x, y[None]]), outputs, output)
     kept, inputs = outputs
     return hidden, inputs, kept
@@ -203,6 +221,7 @@ class XLNet(nn.Module):
     backward: Bool[Array, " batch"] | None = None,
     target_positions: Int[Array, "batch targets"] | None = None,
     target_visible: Bool[Array, "batch targets length"] | None = None,
+    read_positions: Int[Array, "batch read"] | None = None,
     reuse_len: int = 0,
     deterministic: bool = True,
     every_layer: bool = False,
@@ -219,13 +238,16 @@ class XLNet(nn.Module):
       target_positions: where the query stream predicts. An unused slot may hold any position (0, say).
       target_visible: whether a target may see the content at position k, by its place in the factorization order; all
         False in an unused slot. None = everything but its own position.
+      read_positions: where alone the content behind the last layer is computed. None = everywhere, or with targets
+        nowhere.
       reuse_len: how many positions from the first go into memory; 0 = all.
       deterministic: no dropout; else a `dropout` key is required.
       every_layer: return states of all layers, on a leading axis: num_layers + 1 of them, or num_layers of the content
-        where there are targets.
+        where there are targets or `read_positions`.
 
     Returns:
       Content without targets, and the query stream with them: the content behind the last layer would feed nothing.
+      With `read_positions` it is in `read`.
     """
     config = self.config
     batch, length = tokens.shape
@@ -239,14 +261,20 @@ class XLNet(nn.Module):
       visible = jnp.concatenate([memory_visible, visible], axis=2)
       return Stream(visible, segment_ids[:, :, None] != key_segments[:, None, :], positions)
 
+    def stream_at(positions, visible) -> Stream:
+      segments = gather_positions(segment_ids[:, :, None], positions)[:, :, 0]
+      return stream(positions, visible, gather_positions(memory_visible, positions), segments)
+
     streams = (stream(None, visible, memory_visible, segment_ids),)
     hidden = split_by_row(self.dropout(self.embeddings(tokens), deterministic))
+    last = ()  # the streams of the last layer, where not all of it is computed
+    if read_positions is not None:
+      last += (stream_at(read_positions, gather_positions(visible, read_positions)),)
     if target_positions is not None:
       if target_visible is None:
         target_visible = ~gather_positions(jnp.broadcast_to(itself, visible.shape), target_positions)
-      at_targets = lambda x: gather_positions(x, target_positions)
-      segments = at_targets(segment_ids[:, :, None])[:, :, 0]
-      streams += (stream(target_positions, target_visible, at_targets(memory_visible), segments),)
+      streams += (stream_at(target_positions, target_visible),)
+      last += streams[1:]
       query = jnp.broadcast_to(self.mask_embedding, (*target_positions.shape, config.hidden_size))
       query = self.dropout(query.astype(config.dtype), deterministic)
       hidden = jnp.concatenate([hidden, split_by_row(query)], axis=1)
@@ -257,15 +285,21 @@ class XLNet(nn.Module):
     distances = Distances(encoding.astype(config.dtype), signs)
     if memory is not None:
       memory = jnp.moveaxis(jax.lax.stop_gradient(memory).astype(config.dtype), 1, 0)
-    last, inputs, kept = self.layers(hidden, length, memory, streams, distances, reuse_len, deterministic, every_layer)
-    last = self.dropout(last, deterministic)
+    final = Final(read_positions, jax.tree.map(lambda *x: jnp.concatenate(x, axis=1), *last)) if last else None
+    output, inputs, kept = self.layers(
+      hidden, length, memory, streams, distances, reuse_len, deterministic, every_layer, final
+    )
+    output = self.dropout(output, deterministic)
 
-    content, query = (None, last) if target_positions is not None else (last, None)
+    count = 0 if read_positions is None else read_positions.shape[1]
+    content = None if last else output
+    query = None if target_positions is None else output[:, count:]
+    read = output[:, :count] if count else None
     if every_layer:
       outputs = lambda inputs, last: inputs if last is None else jnp.concatenate([inputs, last[None]])
       content = outputs(inputs[:, :, :length], content)
       query = None if query is None else outputs(inputs[:, :, length:], query)
-    return XLNetOutput(content, query, None if kept is None else jnp.moveaxis(kept, 0, 1))
+    return XLNetOutput(content, query, None if kept is None else jnp.moveaxis(kept, 0, 1), read)
 
 
 class TiedHead(nn.Module):
@@ -282,22 +316,55 @@ class TiedHead(nn.Module):
     return tied_logits(self.config, hidden, word_table, bias)
 
 
+class PermutationLMOutput(NamedTuple):
+  """What pretraining asks for. Logits are float32 whatever the compute dtype."""
+
+  logits: Float[Array, "batch targets vocab"]
+  memory: Float[Array, "batch layers kept width"] | None  # for the next segment
+  pair_logits: Float[Array, "batch 2"]  # 0 = the second segment follows the first, 1 = it does not
+
+
 class PermutationLM(nn.Module):
-  """XLNet for pretraining: predicts the words at the target positions."""
+  """XLNet for pretraining: predicts the words at the target positions.
+
+  Attributes:
+    config: its shape and arithmetic.
+    pair: with a head that tells whether the second segment follows the first. The released models have none.
+  """
 
   config: XLNetConfig
+  pair: bool = False
 
   def setup(self):
     self.xlnet = XLNet(self.config)
     self.lm_head = TiedHead(self.config)
+    if self.pair:
+      self.pooler = dense(self.config, self.config.hidden_size)
+      self.pair_head = dense(dataclasses.replace(self.config, dtype="float32"), 2)
 
   def __call__(
     self, tokens: Int[Array, "batch length"], segment_ids: Int[Array, "batch length"], **options
   ) -> tuple[Float[Array, "batch targets vocab"], Float[Array, "batch layers kept width"] | None]:
-    """Returns (logits, new memory). Arguments are XLNet's; without `target_positions` the content stream predicts."""
+    """Returns (logits, new memory). Arguments are XLNet's; without `target_positions` the content stream predicts, at
+    `read_positions` or everywhere."""
     output = self.xlnet(tokens, segment_ids, **options)
-    hidden = output.content if output.query is None else output.query
-    return self.lm_head(hidden, self.xlnet.embeddings.word.embedding), output.memory
+    return self._words(output, output.read), output.memory
+
+  def with_pair(
+    self,
+    tokens: Int[Array, "batch length"],
+    segment_ids: Int[Array, "batch length"],
+    *,
+    read_positions: Int[Array, "batch read"] | None = None,
+    **options,
+  ) -> PermutationLMOutput:
+    """What `__call__` returns, and the pair's logits, from tanh(dense(·)) of the content at each row's last position,
+    <cls> (`apply(..., method="with_pair")`). There must be targets or `read_positions`."""
+    cls = jnp.full((len(tokens), 1), tokens.shape[1] - 1, jnp.int32)
+    read = cls if read_positions is None else jnp.concatenate([read_positions, cls], axis=1)
+    output = self.xlnet(tokens, segment_ids, read_positions=read, **options)
+    pooled = jnp.tanh(split_by_row(self.pooler(split_by_row(output.read[:, -1]))))
+    return PermutationLMOutput(self._words(output, output.read[:, :-1]), output.memory, self.pair_head(pooled))
 
   def hidden(
     self, tokens: Int[Array, "batch length"], segment_ids: Int[Array, "batch length"], **options
@@ -305,10 +372,17 @@ class PermutationLM(nn.Module):
     """XLNet's own output (`apply(..., method="hidden")`)."""
     return self.xlnet(tokens, segment_ids, **options)
 
+  def _words(
+    self, output: XLNetOutput, read: Float[Array, "batch read width"] | None
+  ) -> Float[Array, "batch targets vocab"]:
+    hidden = next(x for x in (output.query, read, output.content) if x is not None)
+    return self.lm_head(hidden, self.xlnet.embeddings.word.embedding)
 
-def parameter_shapes(config: XLNetConfig) -> dict[str, tuple[int, ...]]:
+
+def parameter_shapes(config: XLNetConfig, pair: bool = False) -> dict[str, tuple[int, ...]]:
   """The shape of every parameter of PermutationLM, by path."""
   row = jax.ShapeDtypeStruct((1, 1), jnp.int32)
-  init = lambda key, row: PermutationLM(config).init(key, row, row, target_positions=row)
+  model = PermutationLM(config, pair)
+  init = lambda key, row: model.init(key, row, row, target_positions=row, method="with_pair" if pair else None)
   variables = jax.eval_shape(init, jax.random.key(0), row)
   return {path: x.shape for path, x in flax.traverse_util.flatten_dict(variables["params"], sep="/").items()}

@@ -89,6 +89,24 @@ def test_the_query_stream_is_that_of_the_whole_stack(num_layers):
   np.testing.assert_allclose(last.query, both.query[-1], atol=1e-6)
 
 
+@pytest.mark.parametrize("with_targets", [False, True])
+def test_content_that_is_read_at_some_positions_is_that_of_the_whole_layer(with_targets):
+  """And leaves the query stream and the memory as they are."""
+  config, options = tiny.config(mem_len=4), tiny.options()
+  content = {name: x for name, x in options.items() if not name.startswith("target")}
+  whole = hidden(config, tiny.rows(), **content)
+  at = jnp.asarray([[9, 0, 4, 4], [2, 9, 7, 1]])
+  given = options if with_targets else content
+  read = hidden(config, tiny.rows(), **given, read_positions=at)
+  assert read.content is None
+  np.testing.assert_allclose(read.read, jnp.take_along_axis(whole.content, at[:, :, None], 1), atol=1e-6)
+  np.testing.assert_allclose(read.memory, whole.memory, atol=1e-6)
+  if with_targets:
+    np.testing.assert_allclose(read.query, hidden(config, tiny.rows(), **options).query, atol=1e-6)
+  else:
+    assert read.query is None
+
+
 def test_two_segments_with_memory_are_one_long_pass():
   """Where the first segment does not see the second; both streams, both directions, chosen positions of memory."""
   tokens, _ = tiny.rows(length=12)

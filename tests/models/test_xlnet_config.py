@@ -79,14 +79,22 @@ def test_padded_slots_are_masked():
   assert (abs(logits[..., :50]) < 1e3).all()
 
 
-def forward(config: XLNetConfig, targets: int):
-  """(a function of params that runs the content stream, or both with `targets` targets, and a full memory)."""
+def forward(config: XLNetConfig, targets: int, query: bool = True, pair: bool = False):
+  """(a function of params that runs the content stream, or predicts `targets` targets by one stream or the other, with
+  the pair head or without, and a full memory)."""
   memory = jnp.zeros((2, config.num_layers, config.mem_len, 16)) if config.mem_len else None
   options = {"memory": memory, "backward": jnp.asarray([True, False])}
   if not targets:
     return lambda p: PermutationLM(config).apply({"params": p}, *tiny.rows(), **options, method="hidden").content
-  options["target_positions"] = jnp.tile(jnp.arange(targets)[None], (2, 1))
-  return lambda p: PermutationLM(config).apply({"params": p}, *tiny.rows(), **options)[0]
+  options["target_positions" if query else "read_positions"] = jnp.tile(jnp.arange(targets)[None], (2, 1))
+  if not pair:
+    return lambda p: PermutationLM(config).apply({"params": p}, *tiny.rows(), **options)[0]
+
+  def both(p):
+    output = PermutationLM(config, True).apply({"params": p}, *tiny.rows(), **options, method="with_pair")
+    return jnp.concatenate([output.logits.ravel(), output.pair_logits.ravel()])
+
+  return both
 
 
 @pytest.mark.parametrize(("mem_len", "targets", "unroll"), [(0, 3, 1), (7, 3, 0), (7, 0, 1), (0, 1, 2)])
@@ -94,6 +102,18 @@ def test_flops_are_those_of_the_traced_products(mem_len, targets, unroll):
   config = tiny.config(mem_len=mem_len, unroll=unroll)
   traced = jax.make_jaxpr(forward(config, targets))(tiny.params(config))
   assert product_flops(traced.jaxpr) == xlnet_flops(config, 2, tiny.LENGTH, targets)
+
+
+@pytest.mark.parametrize(("query", "pair"), [(False, False), (True, True), (False, True)])
+@pytest.mark.parametrize(("mem_len", "unroll"), [(7, 1), (0, 0)])
+def test_flops_of_reading_the_content_and_of_the_pair_head(query, pair, mem_len, unroll):
+  """Forward, and three times that in a step, but for distances, which have no gradient of their own."""
+  config = tiny.config(mem_len=mem_len, unroll=unroll)
+  run, params = forward(config, 3, query, pair), tiny.params(config, pair)
+  said = xlnet_flops(config, 2, tiny.LENGTH, 3, query=query, pair=pair)
+  assert product_flops(jax.make_jaxpr(run)(params).jaxpr) == said
+  step = product_flops(jax.make_jaxpr(jax.grad(lambda p: run(p).sum()))(params).jaxpr)
+  assert step == 3 * said - 2 * config.num_layers * (2 * tiny.LENGTH + mem_len) * 16 * 16
 
 
 def test_a_step_costs_three_times_the_forward_pass_but_for_memory():

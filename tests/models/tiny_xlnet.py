@@ -21,10 +21,10 @@ def config(**fields) -> XLNetConfig:
 
 
 @functools.cache
-def params(config: XLNetConfig = CONFIG) -> dict:
+def params(config: XLNetConfig = CONFIG, pair: bool = False) -> dict:
   """Parameters of PermutationLM with no zeros and no ones: biases and norms, too, are drawn at random."""
   rng = np.random.default_rng(0)
-  flat = {n: jnp.asarray(rng.normal(0.1, 0.3, s), jnp.float32) for n, s in parameter_shapes(config).items()}
+  flat = {n: jnp.asarray(rng.normal(0.1, 0.3, s), jnp.float32) for n, s in parameter_shapes(config, pair).items()}
   return flax.traverse_util.unflatten_dict(flat, sep="/")
 
 
