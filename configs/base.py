@@ -165,6 +165,10 @@ def _xlnet() -> tuple[ConfigDict, ConfigDict, ConfigDict]:
   model.remat = "none"
 
   objective = ConfigDict()
+  objective.words = "plm"  # plm (targets in a random order), dae (hidden all at once as BERT does; a baseline)
+  objective.mask = 0.8  # dae: of targets: shown as the mask token
+  objective.random = 0.1  # dae: of targets: shown as a random token
+  objective.pair = "none"  # none, nsp (does the second segment follow the first; a head that no release has)
   objective.targets = "spans"  # spans with context around them (the released code), last (the paper: last in the order)
   objective.num_predict = 85  # targets of a row; the paper's K is length over this
   objective.perm_size = 256  # positions that are permuted together; divides both halves of a row

@@ -150,6 +150,7 @@ class StreamSource:
         same, other ids in the epochs beside it, at least 1. <sep> and <cls> have that of the token before.
       backward: bool [rows], whether the row reads from right to left.
       sequence_ids: int32 [rows, length], 1. A row of padding has 0 there and in all else but its tokens.
+      pair_label: int32 [rows], 0 where B follows A as the row is read, 1 where it is from elsewhere.
     """
     rows = np.asarray(rows, np.int64)
     steps, places = np.divmod(rows, self.batch_size)
@@ -167,7 +168,8 @@ class StreamSource:
   def blank(length: int, rows: int = 1) -> dict[str, np.ndarray]:
     """Rows of zeros, with the arrays, shapes and dtypes of `rows`."""
     of_tokens = ("tokens", "segment_ids", "document_ids", "sequence_ids")
-    return {name: np.zeros((rows, length), np.int32) for name in of_tokens} | {"backward": np.zeros(rows, bool)}
+    of_rows = {"backward": np.zeros(rows, bool), "pair_label": np.zeros(rows, np.int32)}
+    return {name: np.zeros((rows, length), np.int32) for name in of_tokens} | of_rows
 
   def _rows(self, epoch: int, step: np.ndarray, place: np.ndarray, row: np.ndarray) -> dict[str, np.ndarray]:
     """`rows` of one epoch, without padding; `step` within the epoch, `place` within the batch."""
@@ -177,7 +179,7 @@ class StreamSource:
     start = step * self.reuse_len
     begin = start + self.reuse_len
     known = start - max(self.length, self.mem_len), begin + self._room
-    b_begin, kept = _segments(lanes, begin, self._room, known, bits, self.random_rate)
+    b_begin, kept, random = _segments(lanes, begin, self._room, known, bits, self.random_rate)
     tokens, documents = lanes.read(
       np.stack([start, b_begin], axis=1), np.stack([self.reuse_len + kept[:, 0], kept[:, 1]], axis=1), self.length
     )
@@ -192,6 +194,7 @@ class StreamSource:
       "document_ids": 1 + number,
       "backward": lanes.backward,
       "sequence_ids": np.ones((1, 1), np.int32),
+      "pair_label": random,
     }
 
 
@@ -248,8 +251,9 @@ def _segments(
   known: tuple[np.ndarray, np.ndarray],
   bits: np.ndarray,
   random_rate: float,
-) -> tuple[np.ndarray, np.ndarray]:
-  """Draws A, which begins at `begin`, and B: where B begins, int64 [rows], and how long they are, int64 [rows, 2].
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+  """Draws A, which begins at `begin`, and B: where B begins, int64 [rows], how long they are, int64 [rows, 2], and
+  whether B is random, bool [rows].
 
   A ends at a sentence border inside the room, each of them alike. B is what follows up to the border that fills the
   room, or a random span, widened to whole sentences, that does; always random where there is no border inside. Then the
@@ -279,7 +283,7 @@ def _segments(
   random_end = np.minimum(lanes.sentence(place + wanted - 1)[1], np.where(is_behind, lanes.length, known[0]))
   b_begin = np.where(random, random_begin, a_end)
   b_end = np.where(random, random_end, full)
-  return b_begin, truncated(np.stack([a_end - begin, b_end - b_begin], axis=1), room)
+  return b_begin, truncated(np.stack([a_end - begin, b_end - b_begin], axis=1), room), random
 
 
 def _pick(bits: np.ndarray, choices: np.ndarray) -> np.ndarray:

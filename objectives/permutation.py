@@ -114,27 +114,14 @@ def permute(key: Array, batch: dict[str, Array], vocabulary: Vocabulary, config:
   """
   length = batch["tokens"].shape[1]
   config.check_length(length)
-  halves = ((slice(0, config.reuse_len), config.goals[0]), (slice(config.reuse_len, length), config.goals[1]))
 
   def permute_row(key, tokens, sequence_ids, backward):
-    candidate = (sequence_ids > 0) & ~jnp.asarray(vocabulary.special)[tokens]
+    order, positions = choose(key, tokens, sequence_ids, backward, vocabulary, config)
     functional = jnp.asarray(vocabulary.functional)[tokens]
-    starts = jnp.asarray(vocabulary.word_start | vocabulary.special)[tokens]
-    orders, positions = [], []
-    for (half, goal), half_key in zip(halves, jax.random.split(key), strict=True):
-      order_key, target_key = jax.random.split(half_key)
-      order = draw_order(order_key, half.stop - half.start, config.perm_size)
-      if config.targets == "last":
-        chosen = spans.lowest(jnp.where(candidate[half], -order, jnp.inf), goal)
-      else:
-        chosen = draw_targets(target_key, starts[half], candidate[half], backward, goal, config)
-      orders.append(order)
-      positions.append(jnp.where(chosen < order.size, half.start + chosen, length))
-    positions = jnp.concatenate(positions)
     used = positions < length
     is_target = jnp.zeros(length, bool).at[positions].set(True, mode="drop")
     ordered = is_target | functional if config.targets == "spans" else jnp.ones(length, bool)
-    turn, horizon = turns(jnp.concatenate(orders), is_target, ordered, config.reuse_len)
+    turn, horizon = turns(order, is_target, ordered, config.reuse_len)
 
     real = sequence_ids > 0
     positions = jnp.where(used, positions, 0)
@@ -152,6 +139,33 @@ def permute(key: Array, batch: dict[str, Array], vocabulary: Vocabulary, config:
 
   keys = objective.row_keys(key, batch["row"])
   return jax.vmap(permute_row)(keys, batch["tokens"], batch["sequence_ids"], batch["backward"])
+
+
+def choose(
+  key: Array,
+  tokens: Int[Array, " length"],
+  sequence_ids: Int[Array, " length"],
+  backward: Bool[Array, ""],
+  vocabulary: Vocabulary,
+  config: PermutationConfig,
+) -> tuple[Int[Array, " length"], Int[Array, " targets"]]:
+  """Returns (each position's place in the order of its half, positions of the targets, ascending, with `length` in
+  unused slots) of a row, by the row's key."""
+  length = tokens.shape[0]
+  halves = ((slice(0, config.reuse_len), config.goals[0]), (slice(config.reuse_len, length), config.goals[1]))
+  candidate = (sequence_ids > 0) & ~jnp.asarray(vocabulary.special)[tokens]
+  starts = jnp.asarray(vocabulary.word_start | vocabulary.special)[tokens]
+  orders, positions = [], []
+  for (half, goal), half_key in zip(halves, jax.random.split(key), strict=True):
+    order_key, target_key = jax.random.split(half_key)
+    order = draw_order(order_key, half.stop - half.start, config.perm_size)
+    if config.targets == "last":
+      chosen = spans.lowest(jnp.where(candidate[half], -order, jnp.inf), goal)
+    else:
+      chosen = draw_targets(target_key, starts[half], candidate[half], backward, goal, config)
+    orders.append(order)
+    positions.append(jnp.where(chosen < order.size, half.start + chosen, length))
+  return jnp.concatenate(orders), jnp.concatenate(positions)
 
 
 def draw_order(key: Array, length: int, perm_size: int) -> Int[Array, " length"]:

@@ -1,126 +1,163 @@
 """Permutation language modelling: each target from what comes before it in a random order (XLNet §2.2 to §2.5).
 
-What is carried from step to step is the memory, the layers' inputs at the `mem_len` positions before the row
-(Transformer-XL §3.2), and the document that each of them belongs to.
+What is carried from step to step is the memory (objectives/memory.py).
 """
 
 import dataclasses
+from collections.abc import Callable
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-from jaxtyping import Array, Bool, Float, Int
+from jaxtyping import Array, Float
 
-from models.xlnet import PermutationLM
-from objectives import permutation
+from models.xlnet import PermutationLM, PermutationLMOutput
+from objectives import memory, pair, permutation
+from objectives.masking import Corrupted
 from objectives.mlm import against_text, cross_entropy, mean
 from objectives.objective import Batch, Carry, Objective, Params, Sums, check_prng, dropout_rngs
 from objectives.permutation import PermutationConfig, Permuted
 from objectives.vocabulary import Vocabulary
 
-MEMORY_RESET = ("never", "document")
+WORDS = ("plm", "dae")
+PAIR = ("none", "nsp")
 QUARTERS = (1, 2, 3, 4)
 
 
 @dataclasses.dataclass(frozen=True)
 class PLMConfig(PermutationConfig):
-  """What XLNet is pretrained on: targets and orders as PermutationConfig says, and beyond these:
+  """What an XLNet is pretrained on: targets and orders as PermutationConfig says, and beyond these:
 
   Attributes:
+    words: how targets are predicted: "plm", in an order, or "dae", all at once from a corrupted row
+      (objectives/dae.py).
+    mask: dae: share of targets that are shown as the mask token.
+    random: dae: share of targets that are shown as a random ordinary token; the rest stay as they are.
+    pair: the decision about the two segments: "none", or "nsp" (XLNet §3.4), whether the second follows the first.
     memory_reset: "never": every token sees the memory, be it of another document, or of zeros before the first step, as
       in the released code. "document": a token sees what is of its own document, as the paper has it (§2.5).
     dropout_prng: generator of the dropout masks. "threefry2x32" gives the same masks on every mesh; "rbg" and
       "unsafe_rbg" are faster on TPU and promise nothing.
   """
 
+  words: str = "plm"
+  mask: float = 0.8
+  random: float = 0.1
+  pair: str = "none"
   memory_reset: str = "never"
   dropout_prng: str = "threefry2x32"
 
   def __post_init__(self):
     super().__post_init__()
-    if self.memory_reset not in MEMORY_RESET:
-      raise ValueError(f"objective.memory_reset={self.memory_reset!r} is unknown; use one of {', '.join(MEMORY_RESET)}")
+    for name, choices in (("words", WORDS), ("pair", PAIR), ("memory_reset", memory.RESET)):
+      if getattr(self, name) not in choices:
+        raise ValueError(f"objective.{name}={getattr(self, name)!r} is unknown; use one of {', '.join(choices)}")
+    if min(self.mask, self.random) < 0 or self.mask + self.random > 1:
+      raise ValueError(f"objective: mask={self.mask} and random={self.random} must be shares that add up to 1 at most")
     check_prng(self.dropout_prng)
 
 
+Drawn = Permuted | Corrupted  # both have "targets" and "weights", [batch, targets]
+
+
+class Words(NamedTuple):
+  """A way to predict a row's words.
+
+  Attributes:
+    term: its name in the log.
+    draw: (key, batch, vocabulary, config) → what is predicted.
+    shown: (batch, drawn) → the tokens that the model sees, and its arguments beside them and the memory.
+    evaluation: (logits, drawn, vocabulary, config) → what is measured without dropout besides.
+  """
+
+  term: str
+  draw: Callable[[Array, Batch, Vocabulary, PLMConfig], Any]
+  shown: Callable[[Batch, Any], tuple[Array, dict]]
+  evaluation: Callable[[Array, Any, Vocabulary, PLMConfig], Sums]
+
+
 def make(model: PermutationLM, config: PLMConfig, vocabulary: Vocabulary) -> Objective:
-  """Returns the objective: the term "plm", and a carry of "memory" and "document_ids" (empty where mem_len is 0)."""
-  layers, mem_len, width = model.config.num_layers, model.config.mem_len, model.config.hidden_size
+  """Returns the objective: the term "plm" and, where asked, "nsp"; a carry of "memory" and "document_ids" (empty where
+  mem_len is 0)."""
+  return assemble(model, config, vocabulary, PLM)
+
+
+def assemble(model: PermutationLM, config: PLMConfig, vocabulary: Vocabulary, words: Words) -> Objective:
+  """Returns the objective of predicting words in one way or another, and pairs where the config asks for them.
+
+  Raises:
+    ValueError: `config` asks for another way, or for pairs of a model that has no head for them.
+  """
+  if config.words != words.term:
+    raise ValueError(f"objective.words={config.words!r} is made by objectives.{config.words}.make")
+  if model.pair != (config.pair != "none"):
+    raise ValueError(f"objective.pair={config.pair!r} and a model with pair={model.pair} do not belong together")
 
   def init(key):
     row = jnp.zeros((1, 8), jnp.int32)  # shapes of parameters depend on neither rows nor length
-    one = row[:, :1]
-    return model.init(key, row, row, target_positions=one, target_visible=jnp.ones((1, 1, 8), bool))["params"]
-
-  def init_carry(rows):
-    if not mem_len:
-      return {}
-    memory = jnp.zeros((rows, layers, mem_len, width), model.config.dtype)
-    return {"memory": memory, "document_ids": jnp.zeros((rows, mem_len), jnp.int32)}
+    one = {"target_positions": row[:, :1], "target_visible": jnp.ones((1, 1, 8), bool)}
+    return model.init(key, row, row, **one, method="with_pair" if model.pair else None)["params"]
 
   def run(params, carry, batch, key, deterministic):
-    permutation_key, dropout_key = jax.random.split(key)
-    permuted = permutation.permute(permutation_key, batch, vocabulary, config)
+    draw_key, dropout_key = jax.random.split(key)
+    drawn = words.draw(draw_key, batch, vocabulary, config)
     rngs = {} if deterministic else dropout_rngs(dropout_key, batch["row"], config.dropout_prng)
-    return permuted, *predict(model, config, params, carry, batch, permuted, deterministic=deterministic, rngs=rngs)
+    tokens, shown = words.shown(batch, drawn)
+    output, carry = apply(model, config, params, carry, batch, tokens, **shown, deterministic=deterministic, rngs=rngs)
+    terms, metrics = sums(words.term, output.logits, drawn, batch)
+    if model.pair:
+      pair_terms, pair_metrics = pair.sums(config.pair, output.pair_logits, batch)
+      terms, metrics = terms | pair_terms, metrics | pair_metrics
+    return terms, metrics, carry, (output.logits, drawn)
 
   def loss_fn(params, carry, batch, key):
-    permuted, logits, carry = run(params, carry, batch, key, deterministic=False)
-    return *sums(logits, permuted, batch), carry
+    terms, metrics, carry, _ = run(params, carry, batch, key, deterministic=False)
+    return terms, metrics, carry
 
   def eval_fn(params, carry, batch, key):
-    permuted, logits, carry = run(params, carry, batch, key, deterministic=True)
-    terms, metrics = sums(logits, permuted, batch)
-    loss = cross_entropy(logits, permuted.targets)
-    metrics |= against_text(loss, permuted.targets, permuted.weights, vocabulary)
-    return terms, metrics | by_place(loss, permuted, config.reuse_len), carry, {}
+    terms, metrics, carry, predicted = run(params, carry, batch, key, deterministic=True)
+    return terms, metrics | words.evaluation(*predicted, vocabulary, config), carry, {}
 
-  return Objective(init, init_carry, loss_fn, eval_fn)
+  return Objective(init, lambda rows: memory.empty(model.config, rows), loss_fn, eval_fn)
 
 
-def predict(
-  model: PermutationLM, config: PLMConfig, params: Params, carry: Carry, batch: Batch, permuted: Permuted, **options
-) -> tuple[Float[Array, "batch targets vocab"], Carry]:
-  """Returns (logits, the next step's carry). `options` are the model's: `deterministic`, and flax's `rngs`."""
-  logits, memory = model.apply(
-    {"params": params},
-    batch["tokens"],
-    batch["segment_ids"],
-    visible=permuted.visible,
-    memory=carry.get("memory"),
-    memory_visible=memory_visible(carry, batch) if config.memory_reset == "document" else None,
-    backward=batch["backward"],
-    target_positions=permuted.target_positions,
-    target_visible=permuted.target_visible,
-    reuse_len=config.reuse_len,
-    **options,
-  )
-  if not carry:
-    return logits, carry
-  return logits, {"memory": memory, "document_ids": remember(carry["document_ids"], batch, config.reuse_len)}
+def apply(
+  model: PermutationLM, config: PLMConfig, params: Params, carry: Carry, batch: Batch, tokens: Array, **options
+) -> tuple[PermutationLMOutput, Carry]:
+  """Returns (the model's output, the next step's carry). `tokens` are those that the model sees; `options` are the
+  model's arguments beside segments, direction and memory, and flax's `rngs`."""
+  options |= memory.arguments(carry, batch, config.memory_reset, config.reuse_len)
+  row = tokens, batch["segment_ids"]
+  if model.pair:
+    output = model.apply({"params": params}, *row, **options, method="with_pair")
+  else:
+    output = PermutationLMOutput(*model.apply({"params": params}, *row, **options), None)
+  return output, memory.following(carry, output.memory, batch, config.reuse_len)
 
 
-def memory_visible(carry: Carry, batch: Batch) -> Bool[Array, "batch length memory"] | None:
-  """Returns [b, q, k]: whether token q is of the document of the memory's position k; None without a memory."""
-  if not carry:
-    return None
-  # Where nothing is remembered yet there is a 0, and documents are numbered from 1.
-  return batch["document_ids"][:, :, None] == carry["document_ids"][:, None, :]
-
-
-def remember(document_ids: Int[Array, "batch memory"], batch: Batch, reuse_len: int) -> Int[Array, "batch memory"]:
-  """Returns the documents of the next step's memory: it holds this row's first half, and what was there before."""
-  return jnp.concatenate([document_ids, batch["document_ids"][:, :reuse_len]], axis=1)[:, -document_ids.shape[1] :]
-
-
-def sums(logits: Float[Array, "batch targets vocab"], permuted: Permuted, batch: Batch) -> tuple[Sums, Sums]:
-  """Returns the term "plm" in nats a target, and the metrics "plm_accuracy" and "target_shortfall" (targets a row that
-  the budget allowed and the text could not fill)."""
-  weights, targets = permuted.weights, permuted.targets
+def sums(term: str, logits: Float[Array, "batch targets vocab"], drawn: Drawn, batch: Batch) -> tuple[Sums, Sums]:
+  """Returns `term` in nats a target, and the metrics "TERM_accuracy" and "target_shortfall" (targets a row that the
+  budget allowed and the text could not fill)."""
+  weights, targets = drawn.weights, drawn.targets
   rows = (batch["sequence_ids"] > 0).any(-1).astype(jnp.float32)
-  return {"plm": mean(cross_entropy(logits, targets), weights)}, {
-    "plm_accuracy": mean(logits.argmax(-1) == targets, weights),
+  return {term: mean(cross_entropy(logits, targets), weights)}, {
+    f"{term}_accuracy": mean(logits.argmax(-1) == targets, weights),
     "target_shortfall": ((rows * (weights.shape[1] - weights.sum(1))).sum(), rows.sum()),
   }
+
+
+def shown(batch: Batch, permuted: Permuted) -> tuple[Array, dict]:
+  """Returns the clean tokens, and who sees whom."""
+  masks = ("visible", "target_positions", "target_visible")
+  return batch["tokens"], {name: getattr(permuted, name) for name in masks}
+
+
+def evaluation(
+  logits: Float[Array, "batch targets vocab"], permuted: Permuted, vocabulary: Vocabulary, config: PLMConfig
+) -> Sums:
+  """Returns the loss against the text alone, and by a target's place in the order."""
+  loss = cross_entropy(logits, permuted.targets)
+  return against_text(loss, permuted.targets, permuted.weights, vocabulary) | by_place(loss, permuted, config.reuse_len)
 
 
 def by_place(loss: Float[Array, "batch targets"], permuted: Permuted, reuse_len: int) -> Sums:
@@ -133,3 +170,6 @@ def by_place(loss: Float[Array, "batch targets"], permuted: Permuted, reuse_len:
   count = lambda half: (weights * half).sum(1, keepdims=True)
   quarter = jnp.floor(4 * permuted.rank / jnp.maximum(jnp.where(first, count(first), count(~first)), 1))
   return {f"plm_loss_quarter_{i}": mean(loss, weights * (quarter == i - 1)) for i in QUARTERS}
+
+
+PLM = Words("plm", permutation.permute, shown, evaluation)

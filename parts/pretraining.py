@@ -22,7 +22,7 @@ from models.pretraining import PretrainingModel
 from models.primitives import ModelConfig
 from models.xlnet import PermutationLM
 from models.xlnet_config import XLNetConfig
-from objectives import plm, pretraining
+from objectives import dae, plm, pretraining
 from objectives.masking import MaskingConfig
 from objectives.objective import Batch, Objective, Params
 from objectives.vocabulary import Vocabulary
@@ -116,14 +116,20 @@ def encoder_rows(config: ConfigDict) -> Rows:
 
 
 def xlnet(config: ConfigDict, stages: list[Stage], vocabulary: Vocabulary) -> Family:
-  """XLNet: targets in a random order, from contiguous rows with memory."""
+  """XLNet: targets in a random order (or hidden all at once), from contiguous rows with memory."""
   model = model_config(XLNetConfig, config, len(vocabulary.special))
   recipe = plm.PLMConfig(reuse_len=config.data.reuse_len, **config.objective)
   for stage in stages:
     recipe.check_length(stage.length)
+  has_pair = recipe.pair != "none"
+  if has_pair and not 0 < config.data.random_rate < 1:
+    raise ValueError(
+      f"config.objective.pair={recipe.pair!r} with config.data.random_rate={config.data.random_rate}: segments of one "
+      "kind teach nothing; set config.data.random_rate=0.5"
+    )
   return Family(
     model=model,
-    objective=plm.make(PermutationLM(model), recipe, vocabulary),
+    objective={"plm": plm, "dae": dae}[recipe.words].make(PermutationLM(model, has_pair), recipe, vocabulary),
     rows=lambda corpus, tokenizer, stage, seed, number: StreamSource(
       corpus,
       tokenizer,
@@ -138,7 +144,9 @@ def xlnet(config: ConfigDict, stages: list[Stage], vocabulary: Vocabulary) -> Fa
       partial=corpus.split != "train",
     ),
     blank=StreamSource.blank,
-    flops=lambda rows, length: xlnet_flops(model, rows, length, recipe.num_predict),
+    flops=lambda rows, length: xlnet_flops(
+      model, rows, length, recipe.num_predict, query=recipe.words == "plm", pair=has_pair
+    ),
   )
 
 

@@ -49,7 +49,9 @@ def plain_rows(rows, epoch, step):
     begin = (step + 1) * rows.reuse_len
     room = rows.length - rows.reuse_len - 3
     known = range(begin - rows.reuse_len - max(rows.length, rows.mem_len), begin + room)
-    (a_begin, a_end), (b_begin, b_end) = plain_split(sents, begin, room, known, bits, rows.random_rate, backward)
+    (a_begin, a_end), (b_begin, b_end), random_b = plain_split(
+      sents, begin, room, known, bits, rows.random_rate, backward
+    )
     reuse, a, b = slice(begin - rows.reuse_len, begin), slice(a_begin, a_end), slice(b_begin, b_end)
     ids = [docs[i] for part in (reuse, a) for i in range(part.start, part.stop)]
     ids += [ids[-1], *docs[b], docs[b][-1], docs[b][-1]]
@@ -60,6 +62,7 @@ def plain_rows(rows, epoch, step):
       "document_ids": [1 + epoch * len(LENGTHS) + i for i in ids],
       "backward": bool(backward),
       "sequence_ids": [1] * rows.length,
+      "pair_label": int(random_b),
     }
 
 
@@ -76,7 +79,8 @@ def plain_split(sents, begin, room, known, bits, random_rate, backward):
   wanted = max(1, room - (a_end - begin))
   everywhere = range(len(sents) - wanted + 1)
   places = [i for i in everywhere if i + wanted <= known.start or i >= known.stop]
-  if places and (not cuts or (bits[1] >> 11) * 2.0**-53 < random_rate):
+  random_b = bool(places) and (not cuts or (bits[1] >> 11) * 2.0**-53 < random_rate)
+  if random_b:
     b_begin = places[bits[2] % len(places)]
     b_end = b_begin + wanted
     while b_begin > 0 and b_begin - 1 not in known and sents[b_begin - 1] == sents[b_begin]:
@@ -91,7 +95,7 @@ def plain_split(sents, begin, room, known, bits, random_rate, backward):
       a_end -= 1
     else:
       b_end -= 1
-  return (begin, a_end), (b_begin, b_end)
+  return (begin, a_end), (b_begin, b_end), random_b
 
 
 @pytest.mark.parametrize("blocks", [1 << 16, 9])
@@ -128,6 +132,7 @@ def test_types(corpus):
     "document_ids": ("int32", (8, 64)),
     "backward": ("bool", (8,)),
     "sequence_ids": ("int32", (8, 64)),
+    "pair_label": ("int32", (8,)),
   }
 
 
@@ -203,6 +208,7 @@ def test_rate_of_random_segments(tmp_path, rate, backward):
     assert len(a) + len(b) == 64 - 32 - 3
     contiguous.append(b[0] == a[-1] + (-1 if backward else 1))
     cuts.append(len(a))
+  np.testing.assert_array_equal(made["pair_label"] == 0, contiguous)
   assert stats.binomtest(int(np.sum(contiguous)), 800, 1 - rate).pvalue > 0.01
   assert stats.chisquare(np.bincount(cuts, minlength=29)[1:]).pvalue > 0.01
 
@@ -210,6 +216,7 @@ def test_rate_of_random_segments(tmp_path, rate, backward):
 def test_random_segments_come_from_all_of_the_lane(tmp_path):
   rows = source(open_corpus(tmp_path, [[2] * 20_000], vocab_size=50_000), random_rate=1.0, batch_size=2)
   made = rows.rows(2 * np.arange(1000))
+  assert made["pair_label"].all()
   begins = np.array([b[0] - 10 for _, b in parts(made)])
   assert (begins % 2 == 0).all()  # with a sentence
   assert stats.kstest(begins / 40_000, "uniform").pvalue > 0.01
@@ -241,11 +248,12 @@ def test_random_segments_are_neither_the_rows_text_nor_in_memory(tmp_path, lengt
 def test_a_lane_with_nothing_else_gives_what_follows(tmp_path, lengths, backward):
   rows = source(open_corpus(tmp_path, [lengths]), random_rate=1.0, batch_size=2, tokenizer=Tokenizer())
   assert len(rows) == 1
-  for a, b in parts(rows.rows(np.arange(backward, 400, 2))):
+  made = rows.rows(np.arange(backward, 400, 2))
+  for (a, b), label in zip(parts(made), made["pair_label"], strict=True):
     a, b = (73 - a, 73 - b) if backward else (a - 10, b - 10)
     assert a[0] == 32
     # The row's own text is 61 tokens, so three others are left in the lane.
-    assert b[0] >= 61 or b[0] == a[-1] + 1
+    assert b[0] >= 61 if label else b[0] == a[-1] + 1
 
 
 @pytest.mark.parametrize("change", [{"seed": 4}, {"stage": 1}])
@@ -286,7 +294,8 @@ def test_any_rows_in_any_order(corpus):
 def test_batches_stay_what_they_were(corpus):
   # A workdir may be continued under another version of anything below: these values must not move.
   rows = source(corpus).rows(np.arange(0, 5000, 7))
-  digest = hashlib.sha256(b"".join(rows[name].astype("<i4").tobytes() for name in sorted(rows)))
+  names = ("backward", "document_ids", "segment_ids", "sequence_ids", "tokens")
+  digest = hashlib.sha256(b"".join(rows[name].astype("<i4").tobytes() for name in names))
   assert digest.hexdigest()[:16] == "fb2e6dad01c30965"
 
 

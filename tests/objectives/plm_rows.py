@@ -49,6 +49,7 @@ def rows(count: int, seed: int = 0, document: int = 1) -> dict[str, jax.Array]:
     "sequence_ids": jnp.ones((count, LENGTH), jnp.int32),
     "document_ids": jnp.full((count, LENGTH), document, jnp.int32),
     "backward": jnp.arange(count) % 2 == 1,
+    "pair_label": jnp.arange(count, dtype=jnp.int32) % 3 % 2,
     "row": jnp.arange(count, dtype=jnp.int32),
   }
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from models.xlnet import Embeddings
-from objectives import permutation, plm
+from objectives import memory, permutation, plm
 from objectives.mlm import cross_entropy
 from objectives.objective import ratio
 from tests.objectives.plm_rows import (
@@ -26,6 +26,12 @@ from tests.objectives.plm_rows import (
 )
 
 
+def predict(lm, recipe, weights, before, batch, permuted):
+  """Logits at the targets."""
+  tokens, shown = plm.shown(batch, permuted)
+  return plm.apply(lm, recipe, weights, before, batch, tokens, **shown)[0].logits
+
+
 @functools.partial(jax.jit, static_argnames="recipe")
 def influences(weights, batch, before, key, recipe):
   """(permuted, [batch, targets, length]): the largest gradient of each target's loss by the content's input."""
@@ -38,7 +44,7 @@ def influences(weights, batch, before, key, recipe):
       return call(*args, **kwargs) + delta if embeds else call(*args, **kwargs)
 
     with nn.intercept_methods(add):
-      logits, _ = plm.predict(lm, recipe, weights, before, batch, permuted)
+      logits = predict(lm, recipe, weights, before, batch, permuted)
     return cross_entropy(logits, permuted.targets).sum(0)  # rows do not meet
 
   gradients = jax.jacrev(losses)(jnp.zeros((*batch["tokens"].shape, lm.config.hidden_size)))
@@ -46,7 +52,7 @@ def influences(weights, batch, before, key, recipe):
 
 
 @pytest.mark.parametrize("targets", permutation.TARGETS)
-@pytest.mark.parametrize("memory_reset", plm.MEMORY_RESET)
+@pytest.mark.parametrize("memory_reset", memory.RESET)
 def test_no_target_learns_from_itself_or_from_what_comes_later(targets, memory_reset):
   """Exactly zero at the target itself, at later ones and at what sees them; not zero at all that it may see: in both
   halves and directions, with a memory, through three layers."""
@@ -90,7 +96,7 @@ def test_the_conditionals_multiply_to_a_distribution(targets):
 
   @jax.jit
   def of_all(weights, permuted):
-    logits, _ = plm.predict(lm, recipe, weights, before, batch, permuted)
+    logits = predict(lm, recipe, weights, before, batch, permuted)
     possible = (jnp.arange(SIZE) >= 3) & (jnp.arange(SIZE) < 7)
     logits = jnp.where(possible[None, None, :], logits, -jnp.inf)
     return jnp.exp(-cross_entropy(logits, permuted.targets).sum(1))
@@ -121,13 +127,13 @@ def test_the_memory_holds_the_documents_of_the_halves_before():
   assert jax.tree.map(jnp.shape, before) == {"memory": (2, 3, 12, 16), "document_ids": (2, 12)}
   assert not any(x.any() for x in before.values())
   batch = rows(2) | {"document_ids": jnp.asarray([[1] * 6 + [2] * 10, [3] * 16], jnp.int32)}
-  documents = plm.remember(before["document_ids"], batch, REUSE)
+  documents = memory.remember(before["document_ids"], batch, REUSE)
   np.testing.assert_array_equal(documents, [[0] * 4 + [1] * 6 + [2] * 2, [0] * 4 + [3] * 8])
-  documents = plm.remember(documents, batch, REUSE)
+  documents = memory.remember(documents, batch, REUSE)
   np.testing.assert_array_equal(documents, [[1, 1, 2, 2] + [1] * 6 + [2] * 2, [3] * 12])
-  short = plm.remember(jnp.zeros((2, 3), jnp.int32), batch, REUSE)
+  short = memory.remember(jnp.zeros((2, 3), jnp.int32), batch, REUSE)
   np.testing.assert_array_equal(short, [[1, 2, 2], [3, 3, 3]])
-  visible = np.asarray(plm.memory_visible({"document_ids": jnp.asarray([[0, 1, 2], [0, 3, 4]])}, batch))
+  visible = np.asarray(memory.visible({"document_ids": jnp.asarray([[0, 1, 2], [0, 3, 4]])}, batch))
   np.testing.assert_array_equal(visible[0, 5], [False, True, False])
   np.testing.assert_array_equal(visible[0, 6], [False, False, True])
   np.testing.assert_array_equal(visible[1], [[False, True, False]] * LENGTH)
@@ -147,7 +153,7 @@ def test_a_reset_hides_other_documents_and_never_hides_nothing():
 def test_a_row_may_lie_in_two_documents():
   """A boundary inside the row: tokens on one side read the memory, those on the other read none of it."""
   batch = rows(2) | {"document_ids": jnp.asarray([[1] * 5 + [2] * 11] * 2, jnp.int32)}
-  visible = np.asarray(plm.memory_visible(carry(2), batch))
+  visible = np.asarray(memory.visible(carry(2), batch))
   np.testing.assert_array_equal(visible.all(2), visible.any(2))
   np.testing.assert_array_equal(visible.any(2), np.arange(LENGTH)[None].repeat(2, 0) < 5)
 
@@ -178,7 +184,7 @@ def test_evaluation_by_hand():
     }
   )
   logits = jnp.zeros((2, 5, SIZE)).at[:, :, 3].set(np.log(2))  # 3 is twice as likely as any other
-  terms, metrics = plm.sums(logits, permuted, rows(2))
+  terms, metrics = plm.sums("plm", logits, permuted, rows(2))
   assert float(ratio(*terms["plm"])) == pytest.approx(np.log(10.5) + 3 * np.log(2) / 9, rel=1e-5)
   assert float(ratio(*metrics["plm_accuracy"])) == pytest.approx(6 / 9)
   assert [float(x) for x in metrics["target_shortfall"]] == [1, 2]
