@@ -4,6 +4,8 @@ import dataclasses
 import json
 import os
 import pathlib
+import sys
+from collections.abc import Sequence
 
 import orbax.checkpoint as ocp
 import safetensors.numpy
@@ -49,12 +51,21 @@ def _write_hf(pretrained: Pretrained, folder: pathlib.Path) -> None:
   fields |= write_head(head, family) if head else {}
   fields |= {"architectures": [architecture(pretrained)], "dtype": "float32"}
   entries = family.ENTRIES + (family.HEADS[head.kind].entries if head else ())
-  tensors = names.to_theirs(entries, pretrained.params, config)
+  tensors = names.to_theirs(entries, _known_there(pretrained, entries), config)
 
   folder.mkdir(parents=True, exist_ok=True)
   library_tokenizer.save(pretrained.tokenizer, folder, cls_last(config), getattr(config, "max_length", None))
   _write_json(folder / hf.CONFIG, fields)
   shards.write_bytes(folder / files.SAFE, [safetensors.numpy.save(tensors, metadata={"format": "pt"})])
+
+
+def _known_there(pretrained: Pretrained, entries: Sequence[names.Entry]) -> dict:
+  """Returns the parameters without the pair head of an XLNet, which no class has there; a line says so."""
+  known = {entry.module for entry in entries}
+  left = [name for name in ("pooler", "pair_head") if name in pretrained.params and name not in known]
+  if left:
+    print(f"Hugging Face has no {' and '.join(left)} of such a model: left out; --to=bidir keeps them", file=sys.stderr)
+  return {name: tree for name, tree in pretrained.params.items() if name not in left}
 
 
 def cls_last(config: ModelConfig) -> bool:

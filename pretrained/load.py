@@ -31,8 +31,8 @@ class Pretrained:
 
   Attributes:
     config: the model's shape and arithmetic; its type is the family.
-    params: parameters of PretrainingModel, or of PermutationLM for an XLNet; float32 arrays on the host, without the
-      modules in `missing`.
+    params: parameters of PretrainingModel, or of PermutationLM for an XLNet (with a pair head, if it was trained with
+      one); float32 arrays on the host, without the modules in `missing`.
     tokenizer: the one it was trained with.
     missing: heads that the checkpoint does not hold, of "pooler", "mlm_head", "pair_head", or "lm_head"; and, of an
       XLNet that the original code fine-tuned, "mask_embedding", which is zeros.
@@ -113,13 +113,14 @@ def _read_workdir(
     head = HeadConfig(**written["head"]) if written.get("head") else None
     # A converted model says what it holds; a run holds its model.
     modules = written.get("modules")
+    has_pair = "pair_head" in modules if modules else (written.get("objective") or {}).get("pair", "none") != "none"
   except FileNotFoundError:
     raise FileNotFoundError(f"{file} is missing: {path} is no whole workdir") from None
   except (ValueError, KeyError, TypeError, AttributeError) as error:
     raise ValueError(f"{file} does not describe a model ({error})") from None
   module = lambda name: name.split("/")[0]
-  every = parameter_shapes(config, head)
-  pretraining = {module(name) for name in parameter_shapes(config)}
+  every = parameter_shapes(config, head, has_pair)
+  pretraining = {module(name) for name in parameter_shapes(config, pair=has_pair)}
   if modules is None:
     modules = {module(name) for name in task_shapes(config, head)} if head else pretraining
   here = jax.sharding.SingleDeviceSharding(jax.local_devices()[0])
@@ -130,5 +131,6 @@ def _read_workdir(
   }
   params = jax.device_get(restore_params(str(path), flax.traverse_util.unflatten_dict(shapes, sep="/"), step))
   if not heads:
-    head, params = None, {name: tree for name, tree in params.items() if name in (*names.BODIES, "pooler")}
+    kept = names.BODIES if isinstance(config, XLNetConfig) else (*names.BODIES, "pooler")
+    head, params = None, {name: tree for name, tree in params.items() if name in kept}
   return config, params, tuple(name for name in names.PRETRAINING if name in pretraining - params.keys()), head
