@@ -101,11 +101,10 @@ def test_remat_changes_no_gradient(unroll, remat):
     layers = Layers(config("all", 2, 2, **fields))
     return jax.jit(jax.grad(lambda p: (layers.apply({"params": p}, hidden, sequence_ids, True) ** 3).sum()))(params)
 
-  jax.tree.map(
-    lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5),
-    gradient(),
-    gradient(unroll=unroll, remat=remat),
-  )
+  kept, again = gradient(), gradient(unroll=unroll, remat=remat)
+  # Sums in another order differ by what is added up, however small the sum: that of the key's bias is 0.
+  largest = max(np.abs(x).max() for x in jax.tree.leaves(kept))
+  jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5 * largest), kept, again)
 
 
 def test_shared_layers_draw_their_own_dropout():
