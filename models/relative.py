@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
-from models.attention import MASKED
+from models.attention import MASKED, WATCHED
 from models.primitives import Dropout, dense, initializer, split_by_row, whole
 from models.xlnet_config import XLNetConfig
 
@@ -167,6 +167,7 @@ class RelativeAttention(nn.Module):
       segment = jnp.where(stream.other_segment[:, None], segment[..., None], 0.0)
       scores = jnp.where(stream.visible[:, None], (content + position + segment) * per_head[1] ** -0.5, MASKED)
       probabilities = jax.nn.softmax(scores, axis=-1).astype(value.dtype)
+      self.sow(WATCHED, "probabilities", probabilities)
       probabilities = Dropout(config.attention_dropout)(probabilities, deterministic)
       context = jnp.einsum("bhqk,bkhd->bqhd", probabilities, value)
       if stream.positions is not None:  # a vector of the content sees itself

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Bool, Float, Int
 
+from models.attention import WATCHED
 from models.encoder import REMAT_POLICIES
 from models.heads import gather_positions, tied_logits
 from models.primitives import ACTIVATIONS, Dropout, dense, initializer, layer_norm, lookup, split_by_row
@@ -134,9 +135,13 @@ class Layers(nn.Module):
     if not deterministic and (config.hidden_dropout or config.attention_dropout or config.ffn_dropout):
       keys = jax.random.split(self.make_rng("dropout"), config.num_layers)
 
+    # Where there are targets, the last layer has not the streams of the others.
+    watched = [WATCHED] if self.is_mutable_collection(WATCHED) and final is None else []
+
     def run_block(params, key, hidden, keys, streams):
       rngs = {} if key is None else {"dropout": key}
-      return block.apply({"params": params}, hidden, keys, streams, distances, deterministic, rngs=rngs)
+      arguments = hidden, keys, streams, distances, deterministic
+      return block.apply({"params": params}, *arguments, rngs=rngs, mutable=watched)
 
     if config.remat != "none":
       run_block = jax.checkpoint(run_block, prevent_cse=config.unroll != 1, policy=REMAT_POLICIES[config.remat])
@@ -151,8 +156,8 @@ class Layers(nn.Module):
         kept = content if not reuse_len else content[:, :reuse_len]
         kept = kept if memory is None else jnp.concatenate([memory, kept], axis=1)
         kept = jax.lax.stop_gradient(kept[:, -config.mem_len :])
-      output = run_block(params, key, queries(hidden), remembered, streams)
-      return output, (kept, hidden if every_layer else None)
+      output, seen = run_block(params, key, queries(hidden), remembered, streams)
+      return output, (kept, hidden if every_layer else None, seen)
 
     layers = params, keys, memory
     scanned = config.num_layers
@@ -174,7 +179,9 @@ class Layers(nn.Module):
 
       hidden, output = run_layer(hidden, last, computed, (final.stream,))
       outputs = jax.tree.map(lambda x, y: jnp.concatenate([x, y[None]]), outputs, output)
-    kept, inputs = outputs
+    kept, inputs, seen = outputs
+    if watched:
+      self.sow(WATCHED, "blocks", seen[WATCHED])
     return hidden, inputs, kept
 
 

@@ -1,11 +1,13 @@
 """How the models of each family read rows of text: one entry a family, for the tools."""
 
+import dataclasses
 from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 
+from models.attention import WATCHED
 from models.config import EncoderConfig
 from models.pretraining import PretrainingModel
 from models.primitives import ModelConfig
@@ -27,6 +29,8 @@ class Family(NamedTuple):
       the input of the first layer to the output of the last, or these alone [batch, length, width].
     fill: (config, params, rows, is_blank bool [batch, length], positions [batch, blanks]) → logits [batch, blanks,
       vocab]. `is_blank` says where no token is known, `positions` where one is predicted; unused slots hold anything.
+    attention: (config, params, rows) → probabilities [blocks, batch, heads, length, length]: what each token sees of
+      every other, in the blocks of all layers one after another; of an XLNet's content stream.
   """
 
   cls_last: bool
@@ -35,6 +39,7 @@ class Family(NamedTuple):
   head: str
   states: Callable[[ModelConfig, dict, Rows, bool], jax.Array]
   fill: Callable[[ModelConfig, dict, Rows, jax.Array, jax.Array], jax.Array]
+  attention: Callable[[ModelConfig, dict, Rows], jax.Array]
 
 
 def _row(rows: Rows) -> tuple[jax.Array, ...]:
@@ -44,6 +49,13 @@ def _row(rows: Rows) -> tuple[jax.Array, ...]:
 def _encoder_states(config: EncoderConfig, params: dict, rows: Rows, every_layer: bool) -> jax.Array:
   states = lambda model, *row: model.encoder(*row, every_layer=every_layer)
   return PretrainingModel(config).apply({"params": params}, *_row(rows), method=states)
+
+
+def _encoder_attention(config: EncoderConfig, params: dict, rows: Rows) -> jax.Array:
+  config = dataclasses.replace(config, attention="explicit")  # no kernel holds the probabilities
+  states = lambda model, *row: model.encoder(*row)
+  _, seen = PretrainingModel(config).apply({"params": params}, *_row(rows), method=states, mutable=[WATCHED])
+  return seen[WATCHED]["encoder"]["layers"]["blocks"][0]["attention"]["probabilities"][0]
 
 
 def _encoder_fill(
@@ -73,6 +85,19 @@ def _xlnet_states(config: XLNetConfig, params: dict, rows: Rows, every_layer: bo
   )
 
 
+def _xlnet_attention(config: XLNetConfig, params: dict, rows: Rows) -> jax.Array:
+  tokens, segment_ids, sequence_ids = _row(rows)
+  _, seen = PermutationLM(config).apply(
+    {"params": params},
+    tokens,
+    segment_ids,
+    visible=_seen(sequence_ids > 0, tokens.shape[1]),
+    method="hidden",
+    mutable=[WATCHED],
+  )
+  return seen[WATCHED]["xlnet"]["layers"]["blocks"][0]["attention"]["probabilities"][0]
+
+
 def _xlnet_fill(config: XLNetConfig, params: dict, rows: Rows, is_blank: jax.Array, positions: jax.Array) -> jax.Array:
   """Each blank is predicted by the query stream as the target right behind all known tokens in the order.
 
@@ -99,6 +124,7 @@ _FAMILIES = {
     head="mlm_head",
     states=_encoder_states,
     fill=_encoder_fill,
+    attention=_encoder_attention,
   ),
   XLNetConfig: Family(
     cls_last=True,
@@ -107,6 +133,7 @@ _FAMILIES = {
     head="lm_head",
     states=_xlnet_states,
     fill=_xlnet_fill,
+    attention=_xlnet_attention,
   ),
 }
 
