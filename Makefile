@@ -70,6 +70,7 @@ bench: $(VENV)/bench  ## Speed, side by side with other libraries
 	@$(RUN) -m benchmarks.train_step --family=xlnet --rows=2 --length=512
 	@$(RUN) -m benchmarks.sizes
 	@$(RUN) -m benchmarks.pipeline
+	@$(RUN) -m benchmarks.host
 	@$(RUN) -m benchmarks.prepare
 
 clean:  ## Remove caches (never runs/)
