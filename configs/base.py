@@ -130,8 +130,9 @@ def _encoder() -> tuple[ConfigDict, ConfigDict, ConfigDict]:
   objective.masking.mask = 0.8  # of targets: shown as [MASK]
   objective.masking.random = 0.1  # of targets: shown as a random token
   objective.masking.whole_word = False  # choose words rather than tokens
-  objective.masking.ngram = 1  # choose up to so many words (or tokens) together, n with p ∝ 1/n; ALBERT: 3
-  objective.masking.ngram_favor = "short"  # long: p(n) reversed
+  objective.masking.ngram = 1  # choose up to so many words (or tokens) together; ALBERT: 3, SpanBERT: 10
+  objective.masking.ngram_favor = "short"  # short (p(n) ∝ 1/n), long (that reversed), geometric (0.8^n; SpanBERT)
+  objective.masking.replace = "token"  # what [MASK] or a random token is decided for: token, span (of ngram words)
   return data, model, objective
 
 

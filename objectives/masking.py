@@ -126,8 +126,8 @@ def replace(
   random: float,
   together: Int[Array, " targets"] | None = None,
 ) -> Int[Array, " targets"]:
-  """Returns what stands in the place of `targets`: [MASK] for a share `mask` of them, a random ordinary token for a share
-  `random`, and for the others the token itself.
+  """Returns what stands in the place of `targets`: [MASK] for a share `mask` of them, a random ordinary token for a
+  share `random`, and for the others the token itself.
 
   Neighbours with equal numbers in `together` get the same of the three; random tokens differ all the same.
   """

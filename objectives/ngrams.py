@@ -1,10 +1,11 @@
-"""N-grams as targets (ALBERT §4.1; create_pretraining_data.py: create_masked_lm_predictions).
+"""N-grams as targets (ALBERT §4.1; create_pretraining_data.py: create_masked_lm_predictions), and SpanBERT's spans
+(Joshi et al. 2020, §3.1), which are taken in the same way.
 
 The original walks over the words in random order. At each it draws how many words n the span that starts there has,
 shortens the span while it would exceed what is left of the budget, and takes it unless it meets one taken before. Here
 every word decides at once, given what the words before it decided, and all decide again until none changes its mind:
 that is the walk's result, because by then the first word decided as the walk does, so the second did, and so on. The
-rounds are few, five on average at length 512, since a word depends on its neighbours and on a sum.
+rounds are few, five on average at length 512 with n up to 3, since a word depends on its neighbours and on a sum.
 """
 
 from functools import reduce
@@ -12,19 +13,23 @@ from functools import reduce
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Array, Bool, Int
+from jaxtyping import Array, Int
 
-FAVOR = ("short", "long")
+# Name → p(n) up to a factor, for n = 1 … ngram.
+FAVOR = {
+  "short": lambda n: 1 / n,
+  "long": lambda n: (1 / n)[::-1],
+  "geometric": lambda n: 0.8 ** (n - 1.0),  # SpanBERT's p = 0.2; its longest n is 10, so the mean is 3.8
+}
 
 
 def draw(key: Array, available: Int[Array, " words"], ngram: int, favor: str) -> Int[Array, " words"]:
   """Returns each word's n in 1 … min(ngram, available), 1 where nothing is available.
 
-  p(n) ∝ 1/n, or reversed where "long" spans are favoured: 6/11, 3/11, 2/11 for ngram=3. Where fewer words follow, the
-  shorter spans keep their proportions.
+  "short": p(n) ∝ 1/n, for ngram=3 6/11, 3/11, 2/11; "long": these reversed; "geometric": p(n) ∝ 0.8^(n-1). Where fewer
+  words follow, the shorter spans keep their proportions.
   """
-  weights = 1 / np.arange(1, ngram + 1)
-  below = jnp.asarray(np.cumsum(weights if favor == "short" else weights[::-1]), jnp.float32)  # n or shorter
+  below = jnp.asarray(np.cumsum(FAVOR[favor](np.arange(1, ngram + 1))), jnp.float32)  # n or shorter
   available = jnp.clip(available, 1, ngram)
   u = jax.random.uniform(key, available.shape) * below[available - 1]
   return jnp.minimum(1 + sum((u >= below[n - 1]).astype(jnp.int32) for n in range(1, ngram)), available)
@@ -37,8 +42,9 @@ def take(
   budget: Int[Array, " sequences"],
   ngram: int,
   favor: str,
-) -> Bool[Array, " length"]:
-  """Returns which words of a row are taken, at the position where each starts.
+) -> Int[Array, " length"]:
+  """Returns which words of a row are taken, at the position where each starts: 1 + the position where its span starts,
+  and 0 of a word that is not taken.
 
   Args:
     key: decides order and lengths.
@@ -47,7 +53,7 @@ def take(
     sequence_ids: the sequence of each position; a span stays inside one.
     budget: by sequence id, the most tokens to take.
     ngram: the most words of a span.
-    favor: "short" or "long" spans.
+    favor: which n are likely, one of FAVOR.
   """
   length = size.shape[0]
   order_key, length_key = jax.random.split(key)
@@ -83,8 +89,8 @@ def take(
   taken, _ = jax.lax.while_loop(
     lambda state: (state[0] != state[1]).any(), lambda state: (state[1], decide(state[1])), (nothing, decide(nothing))
   )
-  covered = reduce(jnp.logical_or, [_ahead(taken > k, -k, False) for k in range(ngram)])
-  return jnp.zeros(length, bool).at[start].set(covered, mode="drop")
+  span = reduce(jnp.maximum, [_ahead(jnp.where(taken > k, 1 + start, 0), -k, 0) for k in range(ngram)])
+  return jnp.zeros(length, start.dtype).at[start].set(span, mode="drop")
 
 
 def _ahead(x: Array, k: int, fill: int | bool) -> Array:

@@ -1,5 +1,6 @@
 """N-gram masking: how long spans are, that the rounds are the original's walk, and what bounds a span."""
 
+import dataclasses
 import functools
 import hashlib
 
@@ -13,6 +14,8 @@ from objectives.masking import MaskingConfig
 from tests.objectives.test_masking import CLS, CONTINUES, SEP, SIZE, SPECIAL, UNK, VOCABULARY, rows, targets_of
 
 TRIGRAMS = MaskingConfig(whole_word=True, ngram=3)
+SPANS = MaskingConfig(whole_word=True, ngram=10, ngram_favor="geometric", replace="span")  # SpanBERT's
+GEOMETRIC = 0.2 * 0.8 ** np.arange(10) / (1 - 0.8**10)  # p = 0.2, cut at 10 and renormalised
 
 
 @functools.partial(jax.jit, static_argnames=("config", "max_sequences"))
@@ -97,6 +100,7 @@ def room_after(words, sequence_ids) -> list[int]:
     MaskingConfig(ngram=3, rate=0.6),
     MaskingConfig(whole_word=True, ngram=2, rate=0.4),
     MaskingConfig(whole_word=True, ngram=6, ngram_favor="long", rate=0.9),
+    SPANS,
   ],
 )
 def test_the_rounds_are_the_one_by_one_walk(config):
@@ -130,13 +134,21 @@ def test_the_rounds_are_the_one_by_one_walk(config):
     (3, "long", 1, [1, 0, 0]),
     (3, "short", 0, [1, 0, 0]),
     (2, "short", 2, [2 / 3, 1 / 3]),
+    (10, "geometric", 3, [25 / 61, 20 / 61, 16 / 61, *[0] * 7]),
   ],
 )
-def test_lengths_are_drawn_in_inverse_proportion(ngram, favor, available, expected):
+def test_lengths_are_drawn_in_their_proportions(ngram, favor, available, expected):
   count = 100_000
   drawn = ngrams.draw(jax.random.key(0), jnp.full(count, available), ngram, favor)
   shares = np.bincount(drawn, minlength=ngram + 1)[1:] / count
   assert (np.abs(shares - expected) <= 3 * np.sqrt(np.multiply(expected, 1 - np.array(expected)) / count)).all()
+
+
+def test_spans_of_the_paper_are_as_long_as_it_says():
+  assert np.arange(1, 11) @ GEOMETRIC == pytest.approx(3.8, abs=0.05)  # SpanBERT §3.1
+  drawn = ngrams.draw(jax.random.key(7), jnp.full(100_000, 40), 10, "geometric")
+  counts, expected = np.bincount(drawn, minlength=11)[1:], 100_000 * GEOMETRIC
+  assert ((counts - expected) ** 2 / expected).sum() < 9 + 3 * np.sqrt(2 * 9)  # chi-square, nine degrees of freedom
 
 
 @pytest.mark.parametrize(
@@ -166,6 +178,81 @@ def test_spans_in_a_row_are_as_long_as_the_draws_and_the_budget_say(favor, expec
   for pattern, share in expected.items():
     # Two spans that happen to touch look like one: about 2 × 3/400 of rows.
     assert abs(found[pattern] / count - share) < 3 * np.sqrt(share * (1 - share) / count) + 0.015
+
+
+def test_spans_are_as_long_as_the_geometric_draws_and_the_budget_say():
+  """Ten targets of 500 a row, a token a word: every span is as drawn, or what the spans before it left."""
+  expected = np.zeros((11, 11))  # spans of n, of a budget b
+  for budget in range(1, 11):
+    for n, p in enumerate(GEOMETRIC, start=1):
+      taken = min(n, budget)
+      expected[budget] += p * expected[budget - taken]
+      expected[budget, taken] += p
+  count = 4000
+  tokens, sequence_ids = jnp.full((count, 500), 7), jnp.ones((count, 500), jnp.int32)
+  config = MaskingConfig(whole_word=True, ngram=10, ngram_favor="geometric", rate=10 / 500)
+  spans, _ = choose(jax.random.split(jax.random.key(4), count), tokens, sequence_ids, config)
+  found = np.zeros(11)
+  for row in np.asarray(spans):
+    lengths = np.unique(row[row > 0], return_counts=True)[1]
+    assert lengths.sum() == 10
+    np.add.at(found, lengths, 1)
+  # A long draw meets a taken span more often; that is about 2 % of draws here. Ten counts, nine of them free.
+  deviation = (found[1:] - count * expected[10, 1:]) ** 2 / (count * expected[10, 1:])
+  assert deviation.sum() < 9 + 4 * np.sqrt(2 * 9) + 10
+
+
+def spans_of_walk(key, batch) -> list[np.ndarray]:
+  """The number of the span of each token of a row, 0 of one that is no target."""
+  keys = jax.vmap(lambda row: jax.random.split(jax.random.fold_in(key, row), 3)[0])(batch["row"])
+  return list(np.asarray(choose(keys, batch["tokens"], batch["sequence_ids"], SPANS)[0]))
+
+
+def spans_of_words(key, batch) -> list[np.ndarray]:
+  """The number of the word of each token of a row."""
+  del key
+  rows = []
+  for row in zip(*(np.asarray(batch[name]) for name in ("tokens", "sequence_ids")), strict=True):
+    rows.append(np.zeros(len(row[0]), int))
+    for number, word in enumerate(words_of(*row, whole_word=True), start=1):
+      rows[-1][word] = number
+  return rows
+
+
+@pytest.mark.parametrize(
+  ("config", "spans_of"), [(SPANS, spans_of_walk), (dataclasses.replace(SPANS, ngram=1), spans_of_words)]
+)
+def test_what_stands_for_a_target_is_decided_once_for_its_span(config, spans_of):
+  lengths = np.random.default_rng(5).integers(60, 97, 120)
+  batch = rows(120, 96, lengths=lengths)
+  key = jax.random.key(5)
+  corrupted = corrupt(key, batch, config)
+  found = targets_of(batch, corrupted)
+  budget = np.round(lengths * 0.15).sum()
+  assert len(found) + corrupted.shortfall.sum() == budget
+  assert 0.95 * budget < len(found)
+  numbers = spans_of(key, batch)
+  spans, kinds = {}, {}
+  for row, position, clean, shown in found:
+    kind = "mask" if shown == VOCABULARY.mask_id else "same" if shown == clean else "random"
+    spans.setdefault((row, numbers[row][position]), []).append(kind)
+    kinds[row, position] = kind
+  assert all(number > 0 for _, number in spans)
+  assert max(map(len, spans.values())) > 4
+  assert all(len({kind == "mask" for kind in span}) == 1 for span in spans.values())
+  touching = [
+    (kind, kinds[row, at + 1])
+    for (row, at), kind in kinds.items()
+    if (row, at + 1) in kinds and numbers[row][at] != numbers[row][at + 1]
+  ]
+  assert any(kind != other for kind, other in touching)  # two spans that touch are two
+  # A random token is the clean one, one time in 195.
+  assert np.mean([{"same", "random"} <= set(span) for span in spans.values()]) < 0.01
+  for kind, share in (("mask", 0.8), ("same", 0.1), ("random", 0.1)):
+    drawn = np.mean([span[0] == kind for span in spans.values()])
+    assert abs(drawn - share) < 3 * np.sqrt(share * (1 - share) / len(spans))
+  others = {shown for *_, clean, shown in found if shown not in (clean, VOCABULARY.mask_id)}
+  assert len(others) > 60  # the tokens of a random span are drawn one by one
 
 
 def test_targets_are_whole_words_and_never_special():
@@ -239,8 +326,9 @@ def test_a_row_is_corrupted_the_same_in_any_batch():
     (MaskingConfig(), "9cf848750d9c6630"),
     (MaskingConfig(whole_word=True), "a13adba714635616"),
     (TRIGRAMS, "f5c08b4936f1bf95"),
+    (SPANS, "31753019be1e3880"),
   ],
-  ids=["tokens", "words", "ngrams"],
+  ids=["tokens", "words", "ngrams", "spans"],
 )
 def test_masks_stay_what_they_were(config, expected):
   # A workdir may be continued under another version of anything below: these values must not move.
@@ -254,7 +342,8 @@ def test_masks_stay_what_they_were(config, expected):
   ("fields", "said"),
   [
     ({"ngram": 0}, r"objective\.masking\.ngram=0 must be at least 1"),
-    ({"ngram_favor": "both"}, r"objective\.masking\.ngram_favor='both' is unknown; use one of short, long"),
+    ({"ngram_favor": "both"}, r"objective\.masking\.ngram_favor='both' is unknown; use one of short, long, geometric"),
+    ({"replace": "word"}, r"objective\.masking\.replace='word' is unknown; use one of token, span"),
   ],
 )
 def test_impossible_fields_are_refused(fields, said):
