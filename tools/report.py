@@ -21,6 +21,8 @@ import pathlib
 import re
 from collections.abc import Sequence
 
+from tqdm import tqdm
+
 from tools import cli, report_charts, report_looks, report_numbers, report_page, report_runs
 from tools.report_charts import Curve
 from tools.report_looks import Attention, Looks
@@ -64,7 +66,7 @@ def write(
   except (FileExistsError, NotADirectoryError):
     raise ValueError(f"{output} is a file or lies in one; --output must name a folder") from None
   files, charts = {}, []
-  for metric in report_numbers.metrics_of(groups):
+  for metric in tqdm(report_numbers.metrics_of(groups), desc="charts", unit="chart", disable=None):
     some = [
       Curve(number, group.name, report_numbers.held_out(group, metric), report_numbers.training(group, metric))
       for number, group in enumerate(groups)

@@ -2,6 +2,7 @@
 
 import collections
 import dataclasses
+import itertools
 import json
 import os
 import pathlib
@@ -204,16 +205,22 @@ def _by_folders(members: Sequence[tuple[Run, ...]]) -> list[str]:
   """The parts of the workdirs' paths that tell groups apart, without seeds."""
   stems = []
   for some in members:
-    paths = [_SEED_OF_PATH.sub("", os.path.normpath(run.workdir)) for run in some]
-    stems.append(os.path.commonprefix(paths).rstrip("/_-.,="))  # noqa: RUF071 - by character: mlm-1, mlm-2
-  above = os.path.commonpath([os.path.dirname(os.path.abspath(stem)) for stem in stems])
-  texts = [os.path.relpath(os.path.abspath(stem), above) for stem in stems]
+    paths = [_SEED_OF_PATH.sub("", os.path.abspath(run.workdir)) for run in some]
+    stem = os.path.commonprefix(paths)  # noqa: RUF071 - by character: mlm-1, mlm-2
+    stems.append(pathlib.PurePath(stem.rstrip("/_-.,=")).parts)
+  first, last = _alike(stems), _alike([stem[::-1] for stem in stems])
+  texts = ["/".join(stem[min(first, len(stem) - 1) : max(len(stem) - last, first + 1)]) for stem in stems]
   counts, seen = collections.Counter(texts), collections.Counter()
   names = []
   for text in texts:
     seen[text] += 1
     names.append(text if counts[text] == 1 else f"{text} ({seen[text]})")
   return names
+
+
+def _alike(paths: Sequence[tuple[str, ...]]) -> int:
+  """How many parts from the first on all paths share."""
+  return sum(1 for _ in itertools.takewhile(lambda parts: len(set(parts)) == 1, zip(*paths, strict=False)))
 
 
 def shown(value: Any, width: int = 28) -> str:
@@ -227,5 +234,5 @@ def shown(value: Any, width: int = 28) -> str:
   if re.fullmatch(r"[0-9a-f]{32,}", text):
     return text[:8]
   if "/" in text and not isinstance(value, list):
-    text = "/".join(pathlib.PurePath(text).parts[-2:])
+    text = "/".join(pathlib.PurePath(text).parts[-3:])
   return text if len(text) <= width else "…" + text[1 - width :]

@@ -111,13 +111,19 @@ def test_other_texts_are_named_by_their_folder(grouped):
 def test_checkpoints_of_other_seeds_are_alike(grouped):
   start = lambda name, seed: {"seed": seed, "init_from": f"runs/{name}/seed={seed}"}
   found = grouped(start("mlm", 0), start("mlm", 1), start("ltr", 0), start("ltr", 1))
-  assert found == {"init_from=mlm/seed=*": [0, 1], "init_from=ltr/seed=*": [0, 1]}
+  assert found == {"init_from=runs/mlm/seed=*": [0, 1], "init_from=runs/ltr/seed=*": [0, 1]}
 
 
 def test_unrelated_runs_are_named_by_their_folders(grouped):
   other = {"family": "xlnet", "steps": 9, "optimizer__name": "lamb", "objective__pair": "none"}
   folders = ["bert/seed=3", "bert/seed=4", "xlnet"]
   assert grouped({"seed": 3}, {"seed": 4}, other, folders=folders) == {"bert": [3, 4], "xlnet": [0]}
+
+
+def test_what_all_folders_have_in_their_paths_is_not_said(grouped):
+  start = lambda name: {"init_from": f"runs/{name}/pretraining/seed=0"}
+  folders = ["x/bert/task/seed=0", "x/albert-1/task/seed=0"]
+  assert list(grouped(start("bert/x"), start("albert/x"), folders=folders)) == ["bert", "albert-1"]
 
 
 def test_workdirs_in_a_folder_are_found_in_the_order_of_their_numbers(tmp_path):
