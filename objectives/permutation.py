@@ -32,8 +32,11 @@ class PermutationConfig:
       target. "last": the paper's partial prediction (§2.3): the last tokens of the order, and context, too, sees only
       what comes before it in the order.
     span_unit: of what a span counts n, "word", or "piece" as in the released code.
-    max_span: the largest n; p(n) ∝ 1/n.
-    alpha, beta: a span of n units stands amid alpha·n // beta pieces of context.
+    max_span: the largest n; p(n) ∝ 1/n. With 1, targets are single words or pieces, each amid alpha // beta pieces of
+      context, as many of them in all as with longer spans (XLNet's table 6, "− span-based prediction").
+    alpha, beta: a span of n units stands amid alpha·n // beta pieces of context. Budget and context count pieces: where
+      words have many, the budget is spent before a half ends, and the half's last words are targets less often (with 6
+      and 1½ pieces a word, in the last fifth of a half that gives one target in 6). With "piece" they are even.
   """
 
   num_predict: int = 85

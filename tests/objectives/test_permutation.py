@@ -198,6 +198,48 @@ def test_spans_are_words_of_the_text_whichever_way_it_runs(backward):
   assert whole > 0.9  # of 6 targets a half hold two words; a span of one piece too few leaves at most a word's rest
 
 
+@pytest.mark.parametrize(("unit", "even"), [("word", 7), ("piece", 9)])
+def test_a_largest_span_of_one_gives_single_units_amid_context(unit, even):
+  """As many targets as of longer spans, and spread evenly, if for words not to the end of a half: words of 1½ pieces,
+  one piece in six a target. `even`: tenths of a half that are."""
+  count, half = 300, 120
+  tokens = np.random.default_rng(0).integers(4, SIZE, (count, 2 * half))
+  tokens[:, ::half] = 4  # a word begins
+  starts = ~CONTINUES[tokens]
+  batch = {
+    "tokens": jnp.asarray(tokens, jnp.int32),
+    "sequence_ids": jnp.ones(tokens.shape, jnp.int32),
+    "backward": jnp.zeros(count, bool),
+    "row": jnp.arange(count, dtype=jnp.int32),
+  }
+
+  def drawn(max_span):
+    fields = {"num_predict": 2 * half // 6, "reuse_len": half, "perm_size": half, "span_unit": unit}
+    result = permuted(batch, max_span=max_span, **fields)
+    assert result.weights.all()
+    is_target = np.zeros(tokens.shape, bool)
+    np.put_along_axis(is_target, result.target_positions, True, 1)
+    return is_target
+
+  def singles(is_target):
+    """The share of runs of targets that are one unit."""
+    edge = np.zeros((count, 1), bool)
+    begins = is_target & ~np.concatenate([edge, is_target[:, :-1]], axis=1)
+    ends = np.concatenate([is_target[:, 1:], edge], axis=1)
+    if unit == "piece":
+      return (begins & ~ends).sum() / begins.sum()
+    runs = np.cumsum(begins, axis=1) * is_target
+    words = [np.bincount(row, start, row.max() + 1)[1:] for row, start in zip(runs, starts, strict=True)]
+    return np.mean(np.concatenate(words) == 1)
+
+  one = drawn(1)
+  assert singles(one) > 0.9
+  assert singles(drawn(5)) < 0.6
+  tenths = one.reshape(count * 2, 10, half // 10).mean((0, 2))
+  np.testing.assert_allclose(tenths[:even], tenths[:even].mean(), rtol=0.1)
+  assert (tenths[-1] < tenths[:even].mean() / 2) == (unit == "word")
+
+
 def test_every_position_is_a_target_now_and_then():
   result = permuted(rows(1501, seed=3))
   counts = np.bincount(result.target_positions[:-1].ravel(), minlength=LENGTH)

@@ -100,16 +100,16 @@ def test_no_target_learns_from_itself_with_the_head_on():
   permuted = jax.jit(lambda: permutation.permute(KEY, batch, VOCABULARY, recipe))()
   tokens, shown = plm.shown(batch, permuted)
 
-  def losses(delta):
+  def losses(delta, weights):
     def add(call, args, kwargs, context):
       embeds = isinstance(context.module, Embeddings) and context.method_name == "__call__"
       return call(*args, **kwargs) + delta if embeds else call(*args, **kwargs)
 
     with nn.intercept_methods(add):
-      output, _ = plm.apply(lm, recipe, params(lm), carry(4), batch, tokens, **shown)
+      output, _ = plm.apply(lm, recipe, weights, carry(4), batch, tokens, **shown)
     return mlm.cross_entropy(output.logits, permuted.targets).sum(0)
 
-  gradients = jax.jit(jax.jacrev(losses))(jnp.zeros((4, LENGTH, 16)))  # [targets, batch, length, width]
+  gradients = jax.jit(jax.jacrev(losses))(jnp.zeros((4, LENGTH, 16)), params(lm))  # [targets, batch, length, width]
   influence = np.asarray(jnp.abs(gradients).max(-1)).swapaxes(0, 1)
   np.testing.assert_array_equal(influence != 0, permuted.target_visible)
   assert not np.take_along_axis(influence, np.asarray(permuted.target_positions)[:, :, None], 2).any()
@@ -117,7 +117,7 @@ def test_no_target_learns_from_itself_with_the_head_on():
 
 @pytest.mark.parametrize("words", MAKE)
 def test_a_step_gives_numbers_and_moves_the_head(words):
-  lm, batch = with_head(), padded(4)
+  lm, batch = with_head(num_layers=1), padded(4)
   objective = MAKE[words](lm, config(words=words, pair="nsp"), VOCABULARY)
 
   def loss(params):

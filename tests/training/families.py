@@ -1,5 +1,7 @@
 """A tiny model of each family with its objective, and a batch for it: what compiles soon and has every parameter."""
 
+import dataclasses
+
 import jax
 import numpy as np
 
@@ -10,7 +12,7 @@ from models.primitives import ModelConfig
 from models.tasks import TaskModel
 from models.xlnet import PermutationLM
 from models.xlnet_config import XLNetConfig
-from objectives import plm, pretraining, tasks
+from objectives import dae, plm, pretraining, tasks
 from objectives.masking import MaskingConfig
 from objectives.objective import Batch, Objective
 from objectives.vocabulary import Vocabulary
@@ -26,14 +28,15 @@ FAMILIES = ("bert", "albert", "xlnet")
 
 def config(family: str, **fields) -> ModelConfig:
   """Returns the model; `fields` change it."""
-  if family == "xlnet":
+  if family in ("xlnet", "dae"):
     return XLNetConfig(VOCAB, **SIZES, mem_len=16, **fields)
   own = {"sharing": "all", "embedding_size": 32} if family == "albert" else {}
   return EncoderConfig(VOCAB, **SIZES, **own, **fields)
 
 
 def build(family: str, rows: int, **fields) -> tuple[Objective, Batch]:
-  """Returns (objective, clean rows); `fields` change the model. "bilstm" is one on the layers of a frozen BERT."""
+  """Returns (objective, clean rows); `fields` change the model. "bilstm" is one on the layers of a frozen BERT, "dae"
+  an XLNet that is trained as one, and with pairs."""
   ids, one = np.arange(VOCAB), np.ones(VOCAB, int)
   vocabulary = Vocabulary(3, ids < 5, ids >= 5, one, one, (ids == 1) | (ids == 4))
   tokens = np.random.default_rng(0).integers(5, VOCAB, (rows, LENGTH), dtype=np.int32)
@@ -46,11 +49,14 @@ def build(family: str, rows: int, **fields) -> tuple[Objective, Batch]:
     slots = same[:, :2]
     batch |= {"targets": same, "cls_positions": slots, "sequences": slots}
     return tasks.make(TaskModel(model, head)), batch
-  if family == "xlnet":
-    recipe = plm.PLMConfig(num_predict=4, reuse_len=12, perm_size=12, memory_reset="document")
-    batch |= {"document_ids": same, "backward": np.arange(rows) % 2 == 1}
-    return plm.make(PermutationLM(model), recipe, vocabulary), batch
   batch["pair_label"] = np.arange(rows, dtype=np.int32) % 2
+  if family in ("xlnet", "dae"):
+    batch |= {"document_ids": same, "backward": np.arange(rows) % 2 == 1}
+    recipe = plm.PLMConfig(num_predict=4, reuse_len=12, perm_size=12, memory_reset="document")
+    if family == "xlnet":
+      return plm.make(PermutationLM(model), recipe, vocabulary), batch
+    recipe = dataclasses.replace(recipe, words="dae", pair="nsp")
+    return dae.make(PermutationLM(model, pair=True), recipe, vocabulary), batch
   recipe = pretraining.PretrainingConfig(MaskingConfig(), "sop" if family == "albert" else "nsp")
   return pretraining.make(PretrainingModel(model), recipe, vocabulary), batch
 

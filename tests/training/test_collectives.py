@@ -110,6 +110,13 @@ def test_products_are_the_models_count(place):
   assert program.matrix_flops() == pytest.approx(expected, rel=0.03)
 
 
+@pytest.mark.slow
+def test_products_of_a_denoising_step_with_pairs_are_the_models_count():
+  program, *_ = step("dae", "cpu:8", 4, 1, 1, 1)
+  expected = 3 * xlnet_flops(families.config("dae"), PRIME * 4, families.LENGTH, 4, query=False, pair=True) / 4
+  assert program.matrix_flops() == pytest.approx(expected, rel=0.03)
+
+
 def test_rows_are_told_from_parameters():
   """Else nothing above could fail."""
   objective, _ = families.build("xlnet", PRIME)

@@ -37,7 +37,7 @@ CASES = [
   pytest.param(family, *mesh, marks=() if mesh in FAST else pytest.mark.slow, id=f"{family}-{mesh[0]}-{mesh[1]}")
   for family in families.FAMILIES
   for mesh in MESHES
-]
+] + [pytest.param("dae", *FAST[0], marks=pytest.mark.slow)]
 
 
 @pytest.mark.parametrize(("family", "sizes", "remat"), CASES)
