@@ -3,6 +3,8 @@
 PYTHON ?= python3
 VENV ?= .venv
 RUN = $(VENV)/bin/python
+# A file of tests stays with one process, which keeps what its tests share; each takes up to 6 GB.
+PYTEST = $(RUN) -m pytest -q --numprocesses=logical --maxprocesses=4 --dist=loadfile
 PIP = $(RUN) -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
 FAMILY ?= bert
 VOCABULARY = $(if $(filter bert,$(FAMILY)),wordpiece,$(FAMILY)-sentencepiece)
@@ -48,13 +50,13 @@ quickstart: $(VENV)/quickstart  ## Pretrain a small model (FAMILY=bert, albert o
 	  "The city is the capital [MASK] the country." "He was born [MASK] the year 1900."
 
 test: $(VENV)/dev  ## The tests that need no other library, but for those that compile for minutes
-	@$(RUN) -m pytest -q -m "not parity and not slow"
+	@$(PYTEST) -m "not parity and not slow"
 
 slow: $(VENV)/dev  ## The others: XLNet and fine-tuning end to end
-	@$(RUN) -m pytest -q -m "slow and not parity"
+	@$(PYTEST) -m "slow and not parity"
 
 parity: $(VENV)/bench  ## Compare live with transformers, on random and on real weights
-	@$(RUN) -m pytest -q -m parity
+	@$(PYTEST) -m parity
 
 lint: $(VENV)/dev  ## Style and formatting
 	@$(RUN) -m ruff check .
