@@ -32,6 +32,8 @@ BASELINES = {
   "masked_accuracy": _of("most_frequent_accuracy", "the most frequent token"),
   "plm_loss": _of("unigram_loss", "word frequencies"),
   "plm_accuracy": _of("most_frequent_accuracy", "the most frequent token"),
+  "dae_loss": _of("unigram_loss", "word frequencies"),
+  "dae_accuracy": _of("most_frequent_accuracy", "the most frequent token"),
   "nsp_accuracy": _majority("nsp_positive"),
   "sop_accuracy": _majority("sop_positive"),
 }
@@ -39,7 +41,17 @@ BASELINES = {
 _BESIDE = ("unigram", "masked_unigram", "most_frequent")
 _ASIDE = ("_positive", "_shortfall", "total", "threshold", "_thresh")
 # What is shown of a training record.
-SHOWN = ("loss", "mlm_accuracy", "ltr_accuracy", "plm_accuracy", "nsp_accuracy", "sop_accuracy", "tokens_per_s", "mfu")
+SHOWN = (
+  "loss",
+  "mlm_accuracy",
+  "ltr_accuracy",
+  "plm_accuracy",
+  "dae_accuracy",
+  "nsp_accuracy",
+  "sop_accuracy",
+  "tokens_per_s",
+  "mfu",
+)
 
 
 class Reporter:
