@@ -62,7 +62,7 @@ def load(path: str | os.PathLike, heads: bool = True) -> Pretrained:
     ValueError: the model is damaged or of another kind, its tokenizer has more pieces than it, or nothing here reaches
       the place.
   """
-  name, step = at_step(os.fspath(path))
+  name, step = at_step(path)
   where = hub.folder if name.startswith(hub.PREFIX) else reach if is_remote(name) else pathlib.Path
   path = where(name)
   head, left_over = None, ()

@@ -1,5 +1,6 @@
 """Which checkpoints a workdir holds, and how one of them is named; without JAX, for tools that open none."""
 
+import os
 import re
 
 from etils import epath
@@ -17,8 +18,9 @@ def saved_steps(folder: epath.PathLike) -> list[int]:
   return sorted(int(step.name) for step in steps if not is_remote(folder) or (step / MARK).exists())
 
 
-def at_step(name: str) -> tuple[str, int | None]:
+def at_step(name: epath.PathLike) -> tuple[str, int | None]:
   """Returns (WORKDIR, STEP) of WORKDIR@STEP; (name, None) of any other path, of a folder that is so called, too."""
+  name = os.fspath(name)
   found = re.fullmatch(r"(.+)@(\d+)", name)
   if not found or reach(name).exists() or not (reach(found[1]) / "checkpoints").is_dir():
     return name, None

@@ -1,5 +1,7 @@
 """How one of a workdir's checkpoints is named."""
 
+import pathlib
+
 import pytest
 
 from training.saved import at_step, saved_steps
@@ -9,6 +11,7 @@ from training.saved import at_step, saved_steps
   ("name", "expected"),
   [
     ("run@4", ("run", 4)),
+    (pathlib.Path("run@4"), ("run", 4)),
     ("run@12", ("run", 12)),  # there or not: whoever opens it says which there are
     ("run", ("run", None)),
     ("other@4", ("other@4", None)),  # a workdir of that name
