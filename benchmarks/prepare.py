@@ -2,6 +2,7 @@
 
   python -m benchmarks.prepare --megabytes=100
   python -m benchmarks.prepare --megabytes=1000 --processes=2 --json
+  python -m benchmarks.prepare --beam_options='--direct_num_workers=2 --direct_running_mode=multi_processing'
 
 The text is made here: articles of `wikipedia_sample` again and again, their sentences in another order and every
 fortieth word another number. Measured is the command a user runs, from files to the finished folder.
@@ -30,6 +31,7 @@ def main() -> None:
   parser = cli.parser(__doc__)
   parser.add_argument("--megabytes", type=int, default=100, help="text to make [%(default)s]")
   parser.add_argument("--processes", type=int, default=1, help="[%(default)s]")
+  parser.add_argument("--beam_options", help="prepare on Beam's DirectRunner instead, with these")
   parser.add_argument("--vocab_size", type=int, default=30000, help="[%(default)s]")
   parser.add_argument("--sentences", default="split", help="[%(default)s]")
   parser.add_argument("--folder", help="where to write, and delete [a temporary folder]")
@@ -48,8 +50,9 @@ def main() -> None:
   if args.json:
     print(json.dumps(result))
   else:
+    workers = f"{args.processes} processes" if args.beam_options is None else "Beam"
     print(
-      f"{result['megabytes']:.0f} MB in {result['wall_s']:.1f} s with {args.processes} processes: "
+      f"{result['megabytes']:.0f} MB in {result['wall_s']:.1f} s with {workers}: "
       f"{result['mb_per_s_per_core']:.2f} MB/s a core (CPU time), peak {result['peak_mb']:.0f} MB "
       f"(largest process {result['peak_process_mb']:.0f} MB)"
     )
@@ -78,7 +81,11 @@ def _changed(articles: list[str]) -> Iterator[str]:
 def _measure(folder: pathlib.Path, args, size: int) -> dict[str, float]:
   command = [sys.executable, "-m", "tools.prepare_corpus", f"--input={folder}/text/*.txt", "--heldout=0.01"]
   command += [f"--tokenizer={folder}/tokenizer", f"--output={folder}/corpus", f"--data_dir={folder}/tfds"]
-  command += [f"--processes={args.processes}", f"--sentences={args.sentences}"]
+  command += [f"--sentences={args.sentences}"]
+  if args.beam_options is None:
+    command += [f"--processes={args.processes}"]
+  else:
+    command += ["--runner=DirectRunner", f"--beam_options={args.beam_options}"]
   before, started = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
   process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
   peak = largest = 0

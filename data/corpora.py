@@ -20,12 +20,17 @@ from etils import epath
 from google.protobuf import message
 from tensorflow_datasets.proto import tf_example_pb2
 
-from data import documents, parts
+from data import documents, parts, places, shards
 
 TRAIN, HELDOUT = "train", "heldout"
 
 _PART_BYTES = 64 << 20
 _FETCH_BYTES = 4 << 20  # text fetched at a time
+
+_MISSING = {  # what it means that TFDS lacks a package
+  "tensorflow": "; TFDS writes such examples with TensorFlow alone: install it, or use the data set's own files",
+  "apache_beam": "; TFDS makes it on Apache Beam: pip install -r requirements-beam.txt, in an environment of its own",
+}
 
 _WIKIPEDIA_FILE = "test/test_data/enwiki-latest-pages-articles1.xml-p000000010p000030302-shortened.bz2"
 _MIN_ARTICLE_WORDS = 100  # less is a list of links to other articles
@@ -109,7 +114,7 @@ def text_files(
   heldout: float = 0.0,
   heldout_files: Sequence[str] = (),
   data_dir: str | None = None,
-  processes: int = 1,
+  run: shards.Run = shards.run,
 ) -> dict[str, Documents]:
   """Documents from files of text.
 
@@ -119,7 +124,7 @@ def text_files(
     heldout: the fraction of documents held out. A hash of the text decides, so equal documents stay on one side.
     heldout_files: globs of files to hold out instead.
     data_dir: where TFDS keeps its data sets (None: where it always does).
-    processes: how many read and write side by side; the result does not depend on it.
+    run: does the reading and writing; the result does not depend on it.
 
   Raises:
     FileNotFoundError, ValueError: what `data.documents` refuses, or a split without documents.
@@ -128,7 +133,7 @@ def text_files(
   if heldout and heldout_files:
     raise ValueError("give either a fraction to hold out or files to hold out")
   config = TextFilesConfig.of(documents.find_files(files), fmt, heldout, heldout_files)
-  return _built(TextFiles(config=config, data_dir=data_dir, processes=processes))
+  return _built(TextFiles(config=config, data_dir=data_dir, run=run))
 
 
 def tfds_corpus(
@@ -138,6 +143,7 @@ def tfds_corpus(
   heldout_split: str = "",
   heldout: float = 0.0,
   data_dir: str | None = None,
+  download: tfds.download.DownloadConfig | None = None,
 ) -> dict[str, Documents]:
   """Any TFDS data set with a text feature, by name; downloaded and prepared as ArrayRecord if it is not there yet.
 
@@ -148,12 +154,13 @@ def tfds_corpus(
     heldout_split: likewise; "" holds out the last `heldout` of `train_split` instead.
     heldout: a fraction.
     data_dir: where TFDS keeps its data sets (None: where it always does).
+    download: how TFDS prepares the data set if it has to.
 
   Raises:
     ValueError: an unknown data set, split or field, a fraction that is none, or TFRecord files without TensorFlow.
   """
   _check_fraction(heldout)
-  builder = prepared(name, data_dir)
+  builder = prepared(name, data_dir, download)
   texts = [key for key, feature in builder.info.features.items() if isinstance(feature, tfds.features.Text)]
   if field not in texts:
     raise ValueError(f"{name} has no text feature {field!r}; its text features: {', '.join(texts) or 'none'}")
@@ -165,7 +172,9 @@ def tfds_corpus(
   return _hold_out_last(train, heldout)
 
 
-def prepared(name: str, data_dir: str | None = None) -> tfds.core.DatasetBuilder:
+def prepared(
+  name: str, data_dir: str | None = None, download: tfds.download.DownloadConfig | None = None
+) -> tfds.core.DatasetBuilder:
   """Any TFDS data set by name, downloaded and prepared as ArrayRecord if it is not there yet.
 
   Raises:
@@ -178,12 +187,11 @@ def prepared(name: str, data_dir: str | None = None) -> tfds.core.DatasetBuilder
   if not builder.is_prepared():
     try:
       with parts.alone(builder.data_path):
-        builder.download_and_prepare(file_format="array_record")
+        builder.download_and_prepare(file_format="array_record", download_config=download)
       builder = tfds.builder(name, data_dir=data_dir)  # another process may have built what this one had not found
     except Exception as error:  # whatever the data set's own code raises
-      hint = ""
-      if isinstance(error, ModuleNotFoundError) and "tensorflow" in str(error):
-        hint = "; TFDS writes such examples with TensorFlow alone: install it, or use the data set's own files"
+      missing = str(error) if isinstance(error, ModuleNotFoundError) else ""
+      hint = next((hint for package, hint in _MISSING.items() if package in missing), "")
       raise ValueError(f"TFDS cannot prepare {name}: {type(error).__name__}: {_first_line(error)}{hint}") from error
   if builder.info.file_format == tfds.core.FileFormat.TFRECORD and not importlib.util.find_spec("tensorflow"):
     raise ValueError(
@@ -269,8 +277,10 @@ class TextFilesConfig(tfds.core.BuilderConfig):
   ) -> "TextFilesConfig":
     heldout_files = documents.find_files(heldout_globs) if heldout_globs else []
     files = [file for file in files if file not in heldout_files]
-    stats = [(file, epath.Path(file).stat()) for file in [*files, *heldout_files]]
-    identity = [[(f, s.length, s.mtime) for f, s in stats], len(files), dataclasses.asdict(fmt), heldout, _PART_BYTES]
+    everything = [*files, *heldout_files]
+    stats = places.each(lambda file: epath.Path(file).stat(), everything)
+    found = [(file, stat.length, stat.mtime) for file, stat in zip(everything, stats, strict=True)]
+    identity = [found, len(files), dataclasses.asdict(fmt), heldout, _PART_BYTES]
     name = hashlib.sha256(json.dumps(identity).encode()).hexdigest()[:16]
     return cls(name=name, files=files, fmt=fmt, heldout=heldout, heldout_files=heldout_files)
 

@@ -16,6 +16,8 @@ from typing import BinaryIO
 
 from etils import epath
 
+from data import places
+
 BLANK_LINE, FILE, LINE, JSON = "blank_line", "file", "line", "json:"
 _ANY_LINE = 1 << 20  # bytes read at a time while looking for a boundary
 
@@ -104,8 +106,8 @@ def cut(files: Sequence[str], fmt: Format, part_bytes: int) -> list[tuple[Part, 
   everything if a file is a document.
   """
   groups, size = [[]], 0
-  for path in files:
-    for part, part_size in _cut_file(path, fmt, part_bytes):
+  for pieces in places.each(lambda path: list(_cut_file(path, fmt, part_bytes)), files):
+    for part, part_size in pieces:
       if groups[-1] and size + part_size > part_bytes:
         groups.append([])
         size = 0

@@ -7,8 +7,7 @@ sorted in memory.
 import abc
 import contextlib
 import json
-import pathlib
-import shutil
+import os
 from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
@@ -16,7 +15,7 @@ import tensorflow_datasets as tfds
 from etils import epath
 from tensorflow_datasets.core import dataset_builder
 
-from data import shards
+from data import places, shards
 
 FEATURES = tfds.features.FeaturesDict({"id": tfds.features.Text(), "text": tfds.features.Text()})
 
@@ -31,10 +30,7 @@ class Part(Protocol):
 @contextlib.contextmanager
 def alone(target: epath.PathLike) -> Iterator[None]:
   """Lets one process at a time build the data set in the folder `target`; others say that they wait, and do."""
-  if "://" in str(target):  # no locks there
-    yield
-    return
-  folder = pathlib.Path(target).parent
+  folder = epath.Path(target).parent
   folder.mkdir(parents=True, exist_ok=True)
   with shards.locked(folder, f"waiting for another command that is building {target}", wait=True):
     yield
@@ -51,8 +47,8 @@ class PartsBuilder(dataset_builder.FileReaderBuilder, skip_registration=True):
   # TFDS 4.9 looks this up with the importlib_resources package, which it does not install.
   code_path = epath.Path(__file__)
 
-  def __init__(self, *, processes: int = 1, **kwargs: Any):
-    self._processes = processes
+  def __init__(self, *, run: shards.Run = shards.run, **kwargs: Any):
+    self._run = run
     super().__init__(file_format="array_record", **kwargs)
 
   @abc.abstractmethod
@@ -74,17 +70,17 @@ class PartsBuilder(dataset_builder.FileReaderBuilder, skip_registration=True):
       ValueError: a split without documents, or what the parts refuse.
       OSError: the disk is full.
     """
-    target = pathlib.Path(self.data_path)
+    target = epath.Path(self.data_path)
     if not target.exists() or self._finished.exists():
       with alone(target):
         self.download_and_prepare()
-        shutil.rmtree(self._finished, ignore_errors=True)
+        self._finished.rmtree(missing_ok=True)
     self.info.read_from_directory(target)  # another process may have built it after this one looked
 
   @property
-  def _finished(self) -> pathlib.Path:
+  def _finished(self) -> epath.Path:
     """Where parts wait: not in `data_path`, which TFDS removes when a build fails."""
-    return pathlib.Path(self.data_path).parent / "unfinished"
+    return epath.Path(self.data_path).parent / "unfinished"
 
   def _info(self) -> tfds.core.DatasetInfo:
     return tfds.core.DatasetInfo(
@@ -98,51 +94,64 @@ class PartsBuilder(dataset_builder.FileReaderBuilder, skip_registration=True):
 
   def _download_and_prepare(self, dl_manager: Any, download_config: Any = None) -> None:
     del dl_manager, download_config
-    target = pathlib.Path(self.data_path)
+    target = epath.Path(self.data_path)
     for killed in target.parent.glob("incomplete.*"):
       if killed != target:
-        shutil.rmtree(killed)
+        killed.rmtree()
     self._finished.mkdir(exist_ok=True)
     jobs = [(part, self._finished, number) for number, part in enumerate(self.parts())]
-    counts = shards.run(_write_part, jobs, self._processes, "documents")
+    self._run([shards.Pass("documents", _write_part, jobs)])
+    counts = list(places.each(_read_counts, [_counts_file(self._finished, number) for _, _, number in jobs]))
     numbers = {split: [i for i, part in enumerate(counts) if split in part] for split in self.split_names()}
     for split in numbers:
       if not numbers[split]:
-        shutil.rmtree(self._finished)  # nothing will go on from here
+        self._finished.rmtree()  # nothing will go on from here
         raise ValueError(f"no documents in the {split} split: {self.why_empty(split)}")
     self.info.set_splits(tfds.core.SplitDict([self._join(split, numbers[split], counts) for split in numbers]))
 
   def _join(self, split: str, numbers: list[int], counts: list[dict[str, list[int]]]) -> tfds.core.SplitInfo:
     """Makes the parts that have something of a split its shards."""
     template = self._get_filename_template(split)
-    for shard, number in enumerate(numbers):
-      path = pathlib.Path(template.sharded_filepath(shard_index=shard, num_shards=len(numbers)))
-      _link(_part_file(self._finished, split, number), path)
+    targets = {
+      _part_file(self._finished, split, number): template.sharded_filepath(shard_index=shard, num_shards=len(numbers))
+      for shard, number in enumerate(numbers)
+    }
+    for _ in places.each(lambda part: _link(part, epath.Path(targets[part])), list(targets)):
+      pass
     lengths, sizes = zip(*(counts[i][split] for i in numbers), strict=True)
     return tfds.core.SplitInfo(
       name=split, shard_lengths=list(lengths), num_bytes=sum(sizes), filename_template=template
     )
 
 
-def _link(source: pathlib.Path, target: pathlib.Path) -> None:
+def _link(source: epath.Path, target: epath.Path) -> None:
   try:
-    target.hardlink_to(source)
-  except OSError:  # a file system without links: if the build fails from here on, the part is written again
+    os.link(source, target)
+  except OSError:  # a bucket, or a disk without links: if the build fails from here on, the part is written again
     source.replace(target)
 
 
-def _part_file(folder: pathlib.Path, split: str, number: int) -> pathlib.Path:
+def _part_file(folder: epath.Path, split: str, number: int) -> epath.Path:
   return folder / f"{split}-{number:05d}.array_record"
 
 
-def _write_part(job: tuple[Part, pathlib.Path, int]) -> dict[str, list[int]]:
-  """Writes one part, unless that was done before, and returns {split: [examples, bytes]}."""
+def _counts_file(folder: epath.Path, number: int) -> epath.Path:
+  return folder / f"part-{number:05d}.json"
+
+
+def _read_counts(path: epath.Path) -> dict[str, list[int]]:
+  """{split: [examples, bytes]} of a part that is written."""
+  return json.loads(path.read_text())
+
+
+def _write_part(job: tuple[Part, epath.Path, int]) -> None:
+  """Writes one part, unless that was done before."""
   part, folder, number = job
-  done = folder / f"part-{number:05d}.json"
-  if done.exists():
-    counts = json.loads(done.read_text())
-    if all(shards.num_records(_part_file(folder, split, number)) == n for split, (n, _) in counts.items()):
-      return counts
+  done = _counts_file(folder, number)
+  if done.exists() and all(
+    shards.num_records(_part_file(folder, split, number)) == count for split, (count, _) in _read_counts(done).items()
+  ):
+    return
   serializer = tfds.core.ExampleSerializer(FEATURES.get_serialized_info())
   counts, writers = {}, {}
   with contextlib.ExitStack() as stack:
@@ -155,4 +164,3 @@ def _write_part(job: tuple[Part, pathlib.Path, int]) -> dict[str, list[int]]:
       counts[split][0] += 1
       counts[split][1] += len(record)
   shards.write_json(done, counts)
-  return counts

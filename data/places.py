@@ -3,14 +3,18 @@
 import contextlib
 import os
 import pathlib
+import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent import futures
+from typing import Any
 
 import fsspec
 from etils import epath
 
 # Orbax writes past fsspec, which would go on to list a folder as it was before.
 fsspec.config.conf.setdefault("gcs", {}).setdefault("use_listings_cache", False)
+_AT_ONCE = 16  # requests to a bucket
 
 
 def is_remote(path: epath.PathLike) -> bool:
@@ -81,4 +85,20 @@ def upload(folder: pathlib.Path, target: epath.PathLike) -> None:
   """Copies all files below a local folder to a remote one."""
   for file in sorted(folder.rglob("*")):
     if file.is_file():
-      (epath.Path(target) / file.relative_to(folder)).write_bytes(file.read_bytes())
+      copy(file, epath.Path(target) / file.relative_to(folder))
+
+
+def copy(source: pathlib.Path, target: epath.Path) -> None:
+  """Copies a local file, a piece at a time."""
+  with source.open("rb") as file, target.open("wb") as copied:
+    shutil.copyfileobj(file, copied, 1 << 20)
+
+
+def each(function: Callable[[epath.Path], Any], paths: Sequence[epath.PathLike]) -> Iterator[Any]:
+  """Yields function(path) for every path, in order; of a bucket's, sixteen at once: there, a file takes its time."""
+  if not paths or not is_remote(paths[0]):
+    yield from map(function, paths)
+    return
+  with futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+    for i in range(0, len(paths), _AT_ONCE):
+      yield from pool.map(function, paths[i : i + _AT_ONCE])

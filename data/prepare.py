@@ -1,15 +1,17 @@
 """From documents to a prepared corpus (the folder that `data.corpus` describes).
 
-Three passes, each over parts that processes take one by one, and each leaving files that are whole or not there:
+Three passes, each over parts that processes or machines take one by one, and each leaving files that are whole or not
+there:
 
-  hash      each shard's documents are hashed: SPLIT-NNNNN.hashes.npy, sorted by hash
-  compare   equal hashes lie in the same range of all those files; a range fits in memory, and every document of it but
-            the first of its kind is noted: NNNNN.duplicates.npy
+  hash      each shard's documents are hashed: SPLIT-NNNNN.hashes, a piece for each range of hashes
+  compare   equal hashes lie in the same range; a range fits in memory, and every document of it but the first of its
+            kind is noted: NNNNN.duplicates, a piece for each shard
   tokenize  each shard's other documents become sentences of token ids
 
 Killed at any moment and started again, preparation goes on with the first part that is not there; what it ends with
-does not depend on that, nor on the number of processes. Memory holds one batch of documents a process, however large
-the corpus is. Copies are dropped across splits too, and the held-out split keeps its own.
+does not depend on that, nor on who does it: the processes here, or workers of Apache Beam that share nothing but the
+folder. Memory holds one batch of documents a process, however large the corpus is. Copies are dropped across splits
+too, and the held-out split keeps its own.
 """
 
 import collections
@@ -19,14 +21,13 @@ import hashlib
 import io
 import itertools
 import json
-import pathlib
-import shutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+from etils import epath
 
-from data import corpus, sentences, shards
+from data import corpus, places, sentences, shards
 from data.corpora import HELDOUT, Documents
 from data.tokenizers import Tokenizer, load_tokenizer
 
@@ -48,23 +49,23 @@ _HASH = np.dtype([("high", "<u8"), ("low", "<u8"), ("document", "<u8")])
 
 
 def prepare(
-  output: str | pathlib.Path,
+  output: epath.PathLike,
   splits: Mapping[str, Documents],
   tokenizer: Tokenizer,
   sentence_rule: str = "line",
   language: str = "en",
-  processes: int = 1,
+  run: shards.Run = shards.run,
   shard_bytes: int = _SHARD_BYTES,
 ) -> corpus.CorpusIndex:
   """Prepares a corpus in the folder `output`, or finishes what an earlier call there has begun.
 
   Args:
-    output: a local folder.
+    output: a folder, which all workers reach.
     splits: the documents of each split.
     tokenizer: makes the tokens; a copy of it goes into the folder.
     sentence_rule: `line` or `split`, see `data.sentences`.
     language: of the texts, for `split`.
-    processes: how many work side by side.
+    run: does the passes.
     shard_bytes: text in a shard, about.
 
   Returns:
@@ -75,21 +76,24 @@ def prepare(
     OSError: the disk is full, or another preparation is at work in the folder.
   """
   sentences.splitter(sentence_rule, language)
-  if "://" in str(output):
-    raise ValueError(f"{output} is remote: prepare on a local disk, then copy the folder")
-  folder = pathlib.Path(output)
+  folder = places.reach(output)
   plan = _Plan(folder, dict(splits), sentence_rule, language, shard_bytes)
   folder.mkdir(parents=True, exist_ok=True)
   with shards.locked(folder, f"another preparation is at work in {folder}"):
     _claim(plan, tokenizer)
     if not (folder / corpus.INDEX_FILE).exists():
       plan.unfinished.mkdir(exist_ok=True)
-      tokenizer.save(folder / corpus.TOKENIZER_FOLDER)
-      shards.run(_hash_shard, plan.jobs(), processes, "hash")
-      shards.run(_find_duplicates, [(plan, i) for i in range(plan.num_ranges)], processes, "compare")
-      counted = shards.run(_tokenize_shard, plan.jobs(), processes, "tokenize")
-      _finish(plan, tokenizer, counted)
-    shutil.rmtree(plan.unfinished, ignore_errors=True)
+      with places.written(folder / corpus.TOKENIZER_FOLDER) as local:
+        tokenizer.save(local)
+      run(
+        [
+          shards.Pass("hash", _hash_shard, plan.jobs()),
+          shards.Pass("compare", _find_duplicates, [(plan, i) for i in range(plan.num_ranges)]),
+          shards.Pass("tokenize", _tokenize_shard, plan.jobs()),
+        ]
+      )
+      _finish(plan, tokenizer)
+    plan.unfinished.rmtree(missing_ok=True)
   return corpus.CorpusIndex.read(folder)
 
 
@@ -97,34 +101,35 @@ def prepare(
 class _Plan:
   """What a preparation is made from, and how that is cut into parts."""
 
-  folder: pathlib.Path
+  folder: epath.Path
   splits: Mapping[str, Documents]
   sentence_rule: str
   language: str
   shard_bytes: int
 
   @property
-  def unfinished(self) -> pathlib.Path:
+  def unfinished(self) -> epath.Path:
     return self.folder / "unfinished"
 
   @property
   def num_ranges(self) -> int:
     return -(-sum(map(len, self.splits.values())) // _RANGE_DOCUMENTS)
 
-  def duplicates_file(self, number: int) -> pathlib.Path:
-    return self.unfinished / f"{number:05d}.duplicates.npy"
+  def duplicates_file(self, number: int) -> epath.Path:
+    return self.unfinished / f"{number:05d}.duplicates"
+
+  @property
+  def order(self) -> list[str]:
+    """The splits as their documents are numbered: the held-out ones first, which are the ones that are kept."""
+    return sorted(self.splits, key=lambda name: name != HELDOUT)
 
   def num_shards(self, split: str) -> int:
     documents = self.splits[split]
     return min(len(documents), -(-int(len(documents) * documents.example_bytes) // self.shard_bytes) or 1)
 
   def jobs(self) -> list["_Job"]:
-    return [_Job(self, split, shard) for split in self.splits for shard in range(self.num_shards(split))]
-
-  def first_number(self, split: str) -> int:
-    """Documents are numbered through all splits, the held-out ones first: they are the ones that are kept."""
-    order = sorted(self.splits, key=lambda name: name != HELDOUT)
-    return sum(len(self.splits[name]) for name in order[: order.index(split)])
+    """All shards, as their documents are numbered."""
+    return [_Job(self, split, shard) for split in self.order for shard in range(self.num_shards(split))]
 
   def inputs(self, tokenizer: Tokenizer) -> dict[str, Any]:
     return {
@@ -154,14 +159,20 @@ class _Job:
 
   @property
   def first_number(self) -> int:
-    """The number of its first document, see `_Plan.first_number`."""
-    return self.plan.first_number(self.split) + self.range[0]
+    """The number of its first document."""
+    splits = self.plan.splits
+    return sum(len(splits[name]) for name in self.plan.order[: self.plan.order.index(self.split)]) + self.range[0]
+
+  @property
+  def position(self) -> int:
+    """Its position in `_Plan.jobs()`."""
+    return sum(map(self.plan.num_shards, self.plan.order[: self.plan.order.index(self.split)])) + self.shard
 
   @property
   def shard_file(self) -> str:
     return corpus.shard_file(self.split, self.shard, self.plan.num_shards(self.split))
 
-  def file(self, kind: str) -> pathlib.Path:
+  def file(self, kind: str) -> epath.Path:
     return self.plan.unfinished / f"{self.split}-{self.shard:05d}.{kind}"
 
   def texts(self) -> Iterator[str]:
@@ -184,14 +195,16 @@ def _claim(plan: _Plan, tokenizer: Tokenizer) -> None:
 
 
 def _hash_shard(job: _Job) -> None:
-  path = job.file("hashes.npy")
+  path = job.file("hashes")
   if path.exists():
     return
   digests = b"".join(hashlib.blake2b(text.encode(), digest_size=16).digest() for text in job.texts())
   table = np.empty(len(digests) // 16, _HASH)
   table["high"], table["low"] = np.frombuffer(digests, "<u8").reshape(-1, 2).T
   table["document"] = np.arange(len(table)) + job.first_number
-  _save(path, table[np.argsort(table["high"], kind="stable")])
+  table = table[np.argsort(table["high"], kind="stable")]
+  limits = [2**64 * i // job.plan.num_ranges for i in range(1, job.plan.num_ranges)]
+  _save_pieces(path, table, np.searchsorted(table["high"], np.array(limits, np.uint64)))
 
 
 def _find_duplicates(job: tuple[_Plan, int]) -> None:
@@ -200,35 +213,45 @@ def _find_duplicates(job: tuple[_Plan, int]) -> None:
   path = plan.duplicates_file(number)
   if path.exists():
     return
-  first, last = ((2**64 - 1) * i // plan.num_ranges for i in (number, number + 1))
-  pieces = []
-  for shard in plan.jobs():
-    table = np.load(shard.file("hashes.npy"), mmap_mode="r")
-    start = np.searchsorted(table["high"], np.uint64(first), "right") if number else 0
-    pieces.append(np.array(table[start : np.searchsorted(table["high"], np.uint64(last), "right")]))
-  table = np.concatenate(pieces)
+  jobs = plan.jobs()
+  read = functools.partial(_read_piece, number=number, pieces=plan.num_ranges, dtype=_HASH)
+  table = np.concatenate(list(places.each(read, [shard.file("hashes") for shard in jobs])))
   table = table[np.lexsort((table["document"], table["low"], table["high"]))]
   again = (table["high"][1:] == table["high"][:-1]) & (table["low"][1:] == table["low"][:-1])
-  _save(path, np.sort(table["document"][1:][again]))
+  repeated = np.sort(table["document"][1:][again])
+  limits = [shard.first_number for shard in jobs[1:]]
+  _save_pieces(path, repeated, np.searchsorted(repeated, np.array(limits, np.uint64)))
 
 
 def _is_duplicate(job: _Job) -> np.ndarray:
   """bool [documents of the shard]."""
-  start, stop = job.range
+  plan, (start, stop) = job.plan, job.range
+  read = functools.partial(_read_piece, number=job.position, pieces=len(plan.jobs()), dtype=np.dtype("<u8"))
   result = np.zeros(stop - start, bool)
-  for number in range(job.plan.num_ranges):
-    found = np.load(job.plan.duplicates_file(number), mmap_mode="r")
-    bounds = np.array([job.first_number, job.first_number + len(result)], found.dtype)
-    a, b = np.searchsorted(found, bounds)
-    result[(found[a:b] - bounds[0]).astype(np.int64)] = True
+  for found in places.each(read, [plan.duplicates_file(number) for number in range(plan.num_ranges)]):
+    result[found.astype(np.int64) - job.first_number] = True
   return result
 
 
-def _tokenize_shard(job: _Job) -> dict[str, Any]:
-  """Writes one shard's tokens, and what will be joined of its sentences, documents and counts; returns its totals."""
+def _save_pieces(path: epath.Path, rows: np.ndarray, limits: np.ndarray) -> None:
+  """Writes a file whose pieces `_read_piece` reads one by one; `limits` are where all but the first of them begin."""
+  bounds = np.array([0, *limits, len(rows)], "<i8")
+  shards.write_bytes(path, [bounds.tobytes(), rows.tobytes()])
+
+
+def _read_piece(path: epath.Path, number: int, pieces: int, dtype: np.dtype) -> np.ndarray:
+  with path.open("rb") as file:
+    file.seek(8 * number)
+    start, stop = np.frombuffer(file.read(16), "<i8").tolist()
+    file.seek(8 * (pieces + 1) + start * dtype.itemsize)
+    return np.frombuffer(file.read((stop - start) * dtype.itemsize), dtype)
+
+
+def _tokenize_shard(job: _Job) -> None:
+  """Writes one shard's tokens, and what will be joined of its sentences, documents, counts and totals."""
   done = job.file("json")
   if done.exists():
-    return json.loads(done.read_text())
+    return
   tokenizer = _tokenizer(job.plan.folder / corpus.TOKENIZER_FOLDER)
   split = sentences.splitter(job.plan.sentence_rule, job.plan.language)
   dtype = corpus.token_dtype(tokenizer.vocab_size)
@@ -264,7 +287,6 @@ def _tokenize_shard(job: _Job) -> dict[str, Any]:
   for kind, array in (("sentences.npy", lengths), ("documents.npy", counts), ("counts.npy", frequencies)):
     _save(job.file(kind), array)
   shards.write_json(done, totals)
-  return totals
 
 
 def _batches(texts: Iterable[str]) -> Iterator[list[str]]:
@@ -292,31 +314,34 @@ def _encode(documents: list[list[str]], tokenizer: Tokenizer) -> tuple[np.ndarra
 
 
 @functools.lru_cache(maxsize=1)
-def _tokenizer(folder: pathlib.Path) -> Tokenizer:
-  return load_tokenizer(folder)
+def _tokenizer(folder: epath.Path) -> Tokenizer:
+  with places.local_copy(folder) as local:
+    return load_tokenizer(local)
 
 
-def _finish(plan: _Plan, tokenizer: Tokenizer, totals: list[dict[str, int]]) -> None:
+def _finish(plan: _Plan, tokenizer: Tokenizer) -> None:
   """Joins what the shards left and writes corpus.json."""
   splits, report = {}, {}
   for split in plan.splits:
     jobs = [job for job in plan.jobs() if job.split == split]
-    mine = [total for job, total in zip(plan.jobs(), totals, strict=True) if job.split == split]
+    totals = list(places.each(_totals, [job.file("json") for job in jobs]))
     summed = collections.Counter()
-    for total in mine:
+    for total in totals:
       summed.update(total)
     if not summed["tokens"]:
       raise ValueError(f"no document of the {split} split has a token")
-    _join(plan.folder / corpus.sentences_file(split), [job.file("sentences.npy") for job in jobs])
-    _join(plan.folder / corpus.documents_file(split), [job.file("documents.npy") for job in jobs])
-    frequencies = sum(np.load(job.file("counts.npy")) for job in jobs)
+    for kind, file in (("sentences", corpus.sentences_file), ("documents", corpus.documents_file)):
+      _join(plan.folder / file(split), [job.file(f"{kind}.npy") for job in jobs], summed[kind])
+    frequencies = sum(places.each(_load, [job.file("counts.npy") for job in jobs]))
     _save(plan.folder / corpus.counts_file(split), frequencies)
-    splits[split] = corpus.Split(tuple(itertools.starmap(_entry, zip(jobs, mine, strict=True))))
+    splits[split] = corpus.Split(tuple(itertools.starmap(_entry, zip(jobs, totals, strict=True))))
     report[split] = {
       **{name: summed[name] for name in _REPORTED},
       "bytes_per_token": round(summed["bytes"] / summed["tokens"], 4),
       "unknown_rate": round(int(frequencies[tokenizer.unk_id]) / summed["tokens"], 6),
     }
+  for killed in plan.folder.glob(f"*{shards.PARTIAL}"):
+    killed.unlink(missing_ok=True)
   dtype = corpus.token_dtype(tokenizer.vocab_size).name
   index = corpus.CorpusIndex(tokenizer.fingerprint, tokenizer.vocab_size, splits, dtype, corpus.BLOCK, report)
   index.write(plan.folder)
@@ -327,17 +352,25 @@ def _entry(job: _Job, totals: Mapping[str, int]) -> corpus.Shard:
   return corpus.Shard(job.shard_file, records=-(-fields["tokens"] // corpus.BLOCK), **fields)
 
 
-def _save(path: pathlib.Path, array: np.ndarray) -> None:
+def _totals(path: epath.Path) -> dict[str, int]:
+  return json.loads(path.read_text())
+
+
+def _save(path: epath.Path, array: np.ndarray) -> None:
   buffer = io.BytesIO()
   np.save(buffer, array)
   shards.write_bytes(path, [buffer.getvalue()])
 
 
-def _join(path: pathlib.Path, parts: list[pathlib.Path]) -> None:
-  """Concatenates one-dimensional .npy files, one in memory at a time."""
+def _load(path: epath.Path) -> np.ndarray:
+  return np.load(io.BytesIO(path.read_bytes()))
+
+
+def _join(path: epath.Path, parts: Sequence[epath.Path], length: int) -> None:
+  """Concatenates .npy files of uint32 [n], few in memory at a time; `length` is the sum of n."""
   # Not a memory map: on a full disk that ends the process instead of raising.
-  arrays = [np.load(part, mmap_mode="r") for part in parts]
   header = io.BytesIO()
-  description = {"descr": arrays[0].dtype.str, "fortran_order": False, "shape": (sum(map(len, arrays)),)}
+  description = {"descr": np.dtype("<u4").str, "fortran_order": False, "shape": (length,)}
   np.lib.format.write_array_header_1_0(header, description)
+  arrays = places.each(_load, parts)
   shards.write_bytes(path, itertools.chain([header.getvalue()], (array.tobytes() for array in arrays)))

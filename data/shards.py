@@ -2,6 +2,7 @@
 
 import collections
 import contextlib
+import contextvars
 import fcntl
 import json
 import multiprocessing
@@ -9,20 +10,58 @@ import os
 import pathlib
 import signal
 import sys
+import tempfile
 import threading
+import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent import futures
 from multiprocessing import resource_tracker
-from typing import Any
+from typing import Any, NamedTuple
 
 import tqdm
 from array_record.python import array_record_module
+from etils import epath
 
+from data import places
+
+PARTIAL = ".partial"  # how the names of files end that are being written
 _AHEAD = 4  # results a process may be ahead of the first that is missing
+_attempt = contextvars.ContextVar("attempt", default="")
 
 
 @contextlib.contextmanager
-def file_writer(path: pathlib.Path) -> Iterator[Callable[[bytes], None]]:
+def attempt() -> Iterator[None]:
+  """For a job that others may be at as well, which no lock keeps apart: until the block ends, files that are being
+  written here have names that nobody else uses."""
+  token = _attempt.set(f".{uuid.uuid4().hex[:12]}")
+  try:
+    yield
+  finally:
+    _attempt.reset(token)
+
+
+@contextlib.contextmanager
+def _new_file(path: epath.PathLike) -> Iterator[pathlib.Path]:
+  """Yields a local file to write; when the context ends, that is on disk, or in its bucket, and gets its name."""
+  path = epath.Path(path)
+  partial = path.parent / f"{path.name}{_attempt.get()}{PARTIAL}"
+  try:
+    if places.is_remote(path):
+      with tempfile.TemporaryDirectory() as folder:
+        local = pathlib.Path(folder, path.name)
+        yield local
+        places.copy(local, partial)
+    else:
+      yield pathlib.Path(partial)
+      with partial.open("rb") as file, _reported(path):
+        os.fsync(file.fileno())
+    partial.replace(path)
+  finally:
+    partial.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def file_writer(path: epath.PathLike) -> Iterator[Callable[[bytes], None]]:
   """Yields the function that appends to a file; the file appears, whole and on disk, when the context ends.
 
   Until then it has another name, and what was there before stays.
@@ -30,48 +69,45 @@ def file_writer(path: pathlib.Path) -> Iterator[Callable[[bytes], None]]:
   Raises:
     OSError: the disk is full.
   """
-  partial = _partial(path)
-  file = partial.open("wb")
-  try:
+  with _new_file(path) as new:
+    file = new.open("wb")
+    try:
 
-    def write(chunk: bytes) -> None:
+      def write(chunk: bytes) -> None:
+        with _reported(path):
+          file.write(chunk)
+
+      yield write
       with _reported(path):
-        file.write(chunk)
-
-    yield write
-    with _reported(path):
-      file.flush()
-      os.fsync(file.fileno())
-    partial.replace(path)
-  finally:
-    with contextlib.suppress(OSError):  # what could not be written was reported, or the file is not wanted
-      file.close()
-    partial.unlink(missing_ok=True)
+        file.flush()
+    finally:
+      with contextlib.suppress(OSError):  # what could not be written was reported, or the file is not wanted
+        file.close()
 
 
-def write_bytes(path: pathlib.Path, chunks: Iterable[bytes]) -> None:
+def write_bytes(path: epath.PathLike, chunks: Iterable[bytes]) -> None:
   """`file_writer` for what is at hand."""
   with file_writer(path) as write:
     for chunk in chunks:
       write(chunk)
 
 
-def write_json(path: pathlib.Path, value: Any) -> None:
+def write_json(path: epath.PathLike, value: Any) -> None:
   """As `write_bytes`; equal values have equal text."""
   write_bytes(path, [(json.dumps(value, indent=1) + "\n").encode()])
 
 
 @contextlib.contextmanager
-def record_writer(path: pathlib.Path, options: str = "group_size:1") -> Iterator[Callable[[bytes], None]]:
+def record_writer(path: epath.PathLike, options: str = "group_size:1") -> Iterator[Callable[[bytes], None]]:
   """Yields the function that appends a record to an ArrayRecord file; the file appears, whole, when the context ends.
 
   Raises:
     OSError: the disk is full, or what was written does not read back.
   """
-  partial, count = _partial(path), 0
-  try:
+  count = 0
+  with _new_file(path) as new:
     with _reported(path):
-      writer = array_record_module.ArrayRecordWriter(str(partial), options)
+      writer = array_record_module.ArrayRecordWriter(str(new), options)
 
     def write(record: bytes) -> None:
       nonlocal count
@@ -84,17 +120,12 @@ def record_writer(path: pathlib.Path, options: str = "group_size:1") -> Iterator
     finally:
       with _reported(path):
         writer.close()  # only here does the library say what went wrong
-    if (found := num_records(partial)) != count:
+    if (found := num_records(new)) != count:
       raise OSError(f"{path}: {count} records were written, {found} read back")
-    with partial.open("rb") as file:
-      os.fsync(file.fileno())
-    partial.replace(path)
-  finally:
-    partial.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager
-def _reported(path: pathlib.Path) -> Iterator[None]:
+def _reported(path: epath.PathLike) -> Iterator[None]:
   """What goes wrong while writing, as one line that names the file people know."""
   try:
     yield
@@ -104,7 +135,7 @@ def _reported(path: pathlib.Path) -> Iterator[None]:
     raise OSError(f"{path}: {reason}{fix}") from None
 
 
-def num_records(path: pathlib.Path) -> int:
+def num_records(path: epath.PathLike) -> int:
   """The number of records in an ArrayRecord file; 0 if there is none, or only a piece of one."""
   reader = array_record_module.ArrayRecordReader(str(path))
   count = reader.num_records()
@@ -113,13 +144,9 @@ def num_records(path: pathlib.Path) -> int:
   return count
 
 
-def _partial(path: pathlib.Path) -> pathlib.Path:
-  return path.with_name(path.name + ".partial")
-
-
 @contextlib.contextmanager
-def locked(folder: pathlib.Path, busy: str, wait: bool = False) -> Iterator[None]:
-  """Holds a folder's lock, which ends with the process at the latest.
+def locked(folder: epath.Path, busy: str, wait: bool = False) -> Iterator[None]:
+  """Holds a folder's lock, which ends with the process at the latest. In a bucket there are none.
 
   Args:
     folder: it must exist; it keeps a file `.lock`.
@@ -129,6 +156,9 @@ def locked(folder: pathlib.Path, busy: str, wait: bool = False) -> Iterator[None
   Raises:
     OSError: another process holds the lock.
   """
+  if places.is_remote(folder):
+    yield
+    return
   with (folder / ".lock").open("w") as lock:
     try:
       fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -140,9 +170,28 @@ def locked(folder: pathlib.Path, busy: str, wait: bool = False) -> Iterator[None
     yield
 
 
-def run(function: Callable[[Any], Any], jobs: Sequence[Any], processes: int, label: str) -> list[Any]:
-  """`stream`, collected."""
-  return list(stream(function, jobs, processes, label))
+class Pass(NamedTuple):
+  """Jobs that may be done in any order and side by side.
+
+  Attributes:
+    label: what they are, in a word.
+    function: does one, and leaves its result in files that are whole or not there; one that is done, it leaves alone.
+    jobs: its arguments.
+  """
+
+  label: str
+  function: Callable[[Any], Any]
+  jobs: Sequence[Any]
+
+
+Run = Callable[[Sequence[Pass]], None]
+"""Does passes one after another. `run` does it here, `data.beam` elsewhere."""
+
+
+def run(passes: Sequence[Pass], processes: int = 1) -> None:
+  """A `Run`: `stream`, for what it leaves in files."""
+  for label, function, jobs in passes:
+    collections.deque(stream(function, jobs, processes, label), maxlen=0)
 
 
 def stream(function: Callable[[Any], Any], jobs: Sequence[Any], processes: int, label: str) -> Iterator[Any]:

@@ -27,7 +27,7 @@ def prepared_corpus(tmp_path_factory) -> pathlib.Path:
   """A small corpus, prepared by the same calls as the command lines: 120 documents, about 150 pieces."""
   folder = tmp_path_factory.mktemp("prepared")
   splits = corpora.text_files(
-    [str(text.write(folder / "text.txt", 120))], documents.Format(), 0.1, [], str(folder / "tfds"), processes=1
+    [str(text.write(folder / "text.txt", 120))], documents.Format(), 0.1, [], str(folder / "tfds")
   )
   words = wordpiece_training.count_words(splits[corpora.TRAIN], lowercase=True, sample_bytes=0, processes=1)
   tokenizer = wordpiece.WordPiece(wordpiece_training.train(words, 150, max_alphabet=50), lowercase=True)

@@ -24,7 +24,7 @@ def xlnet_corpus(tmp_path_factory):
   """As `prepared_corpus`, with a SentencePiece vocabulary of XLNet's, which has an end-of-document piece."""
   folder = tmp_path_factory.mktemp("prepared")
   files = [str(text.write(folder / "text.txt", 120))]
-  splits = corpora.text_files(files, documents.Format(), 0.1, [], str(folder / "tfds"), processes=1)
+  splits = corpora.text_files(files, documents.Format(), 0.1, [], str(folder / "tfds"))
   model = sentencepiece_training.train(splits[corpora.TRAIN], sentencepiece.FAMILIES["xlnet"], 150, lowercase=True)
   tokenizer = sentencepiece.SentencePiece(model, lowercase=True)
   prepare.prepare(folder / "corpus", splits, tokenizer, sentence_rule="line")

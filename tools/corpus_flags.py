@@ -2,11 +2,13 @@
 
 import argparse
 import dataclasses
+import functools
 import os
 
+import tensorflow_datasets as tfds
 from absl import logging
 
-from data import corpora, documents, sentences
+from data import corpora, documents, sentences, shards
 
 _HELDOUT = 0.05
 _FORMAT = documents.Format()
@@ -54,8 +56,15 @@ def _cores() -> int:
   return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def open_corpus(args: argparse.Namespace) -> dict[str, corpora.Documents]:
+def open_corpus(
+  args: argparse.Namespace, run: shards.Run | None = None, download: tfds.download.DownloadConfig | None = None
+) -> dict[str, corpora.Documents]:
   """Builds the corpus that the flags name, unless that was done before, and returns its splits.
+
+  Args:
+    args: the flags.
+    run: does the work [`args.processes` processes].
+    download: how TFDS prepares a data set.
 
   Raises:
     ValueError: a flag that goes with another source of text, or what `data.corpora` refuses.
@@ -72,9 +81,11 @@ def open_corpus(args: argparse.Namespace) -> dict[str, corpora.Documents]:
   if heldout is None:
     heldout = 0.0 if args.heldout_input or args.heldout_split else _HELDOUT
   if source == "tfds":
-    return corpora.tfds_corpus(args.tfds, args.text_field, args.train_split, args.heldout_split, heldout, args.data_dir)
+    splits = (args.train_split, args.heldout_split, heldout)
+    return corpora.tfds_corpus(args.tfds, args.text_field, *splits, args.data_dir, download)
   fmt = documents.Format(args.documents, args.encoding_errors, args.max_line_bytes, args.max_document_bytes)
-  return corpora.text_files(args.input, fmt, heldout, args.heldout_input, args.data_dir, args.processes)
+  run = run or functools.partial(shards.run, processes=args.processes)
+  return corpora.text_files(args.input, fmt, heldout, args.heldout_input, args.data_dir, run)
 
 
 def add_sentences(parser: argparse.ArgumentParser) -> None:

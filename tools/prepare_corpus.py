@@ -3,15 +3,19 @@
   python -m tools.prepare_corpus --corpus=wikipedia_sample --tokenizer=runs/tokenizer --output=runs/corpus
   python -m tools.prepare_corpus --input 'books/*.txt' --documents=file --tokenizer=DIR --output=DIR
   python -m tools.prepare_corpus --tfds=wikipedia/20230601.en --tokenizer=DIR --output=DIR
+  python -m tools.prepare_corpus --runner=DataflowRunner --beam_options='--project=… --temp_location=gs://…' \\
+      --input 'gs://BUCKET/text/*' --data_dir=gs://BUCKET/tfds --tokenizer=DIR --output=gs://BUCKET/corpus
 
 Give it the text, --heldout and --data_dir that tools.train_tokenizer got: both then hold out the same documents, and
 the text is read only once. Interrupt it when you like: the same command again continues where it stopped, and ends with
-the same bytes.
+the same bytes. So does --runner, on many machines (launch/README.md).
 """
 
+import argparse
+import functools
 import time
 
-from data import corpus, prepare, tokenizers
+from data import corpus, places, prepare, shards, tokenizers
 from tools import cli, corpus_flags
 
 
@@ -22,19 +26,47 @@ def main() -> None:
     required=True,
     help="folder that tools.train_tokenizer wrote, a Hugging Face folder, vocab.txt or FILE.model",
   )
-  parser.add_argument("--output", required=True, help="folder to write")
+  parser.add_argument("--output", required=True, help="folder to write; local, gs://, …")
+  parser.add_argument("--runner", help="do it on Apache Beam: DirectRunner (here), DataflowRunner, FlinkRunner, …")
+  parser.add_argument("--beam_options", metavar="FLAGS", help="with --runner: Beam's own flags, in one string")
   corpus_flags.add(parser)
   corpus_flags.add_sentences(parser)
   args = parser.parse_args()
+  _check(args, parser.get_default("processes"))
 
   started = time.perf_counter()
   tokenizer = tokenizers.load_tokenizer(args.tokenizer)
-  splits = corpus_flags.open_corpus(args)
-  index = prepare.prepare(args.output, splits, tokenizer, args.sentences, args.language, args.processes)
+  beam = _beam(args) if args.runner else None
+  run = beam or functools.partial(shards.run, processes=args.processes)
+  splits = corpus_flags.open_corpus(args, run, beam and beam.download_config())
+  index = prepare.prepare(args.output, splits, tokenizer, args.sentences, args.language, run)
   for split, numbers in index.report.items():
     print(f"{split}: {_describe(numbers)}")
   _warn(index)
   print(f"{args.output} is ready ({time.perf_counter() - started:.1f} s)")
+
+
+def _check(args: argparse.Namespace, processes: int) -> None:
+  if not args.runner and args.beam_options:
+    raise ValueError("--beam_options goes with --runner")
+  if args.runner and args.processes != processes:
+    raise ValueError("--processes does not go with --runner; --beam_options says how many workers there are")
+  if args.runner and "dataflow" in args.runner.lower():
+    paths = {"output": [args.output], "data_dir": [args.data_dir or ""], "input": args.input or []}
+    for flag, given in {**paths, "heldout_input": args.heldout_input}.items():
+      if here := [path for path in given if not places.is_remote(path)]:
+        raise ValueError(f"--{flag}={here[0]}: Dataflow's workers reach no disk of this machine; give a gs:// path")
+
+
+def _beam(args: argparse.Namespace):
+  try:
+    from data import beam
+  except ModuleNotFoundError as error:
+    if (error.name or "").split(".")[0] != "apache_beam":
+      raise
+    fix = "pip install -r requirements-beam.txt, in an environment of its own"
+    raise ValueError(f"--runner needs Apache Beam, which is not installed: {fix}") from None
+  return beam.Beam(args.runner, args.beam_options or "")
 
 
 def _describe(n: dict[str, float]) -> str:

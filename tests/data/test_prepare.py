@@ -1,5 +1,6 @@
 """A prepared corpus holds what the tokenizer says of each document, whatever happened on the way to it."""
 
+import functools
 import hashlib
 import itertools
 import os
@@ -9,6 +10,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 import numpy as np
@@ -20,6 +22,7 @@ from data.corpora import HELDOUT, TRAIN
 from data.corpus import Corpus
 from data.documents import Format
 from data.tokenizers import load_tokenizer
+from tests import buckets
 
 ROOT = pathlib.Path(__file__).parents[2]
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "dog", "ran", "far"]
@@ -143,7 +146,7 @@ def test_neither_ranges_of_hashes_nor_batches_show(splits, tmp_path, undisturbed
 
 
 def test_the_number_of_processes_does_not_show(splits, tmp_path, undisturbed):
-  prepared(splits, tmp_path, processes=2)
+  prepared(splits, tmp_path, run=functools.partial(shards.run, processes=2))
   assert contents(tmp_path) == contents(undisturbed)
 
 
@@ -153,7 +156,7 @@ import os, pathlib, pickle, signal, sys
 from data import prepare
 from tests.data.test_prepare import TOKENIZER, SMALL
 splits, folder, count, after = pickle.load(sys.stdin.buffer)
-replace = pathlib.Path.replace
+replace = os.replace
 def replace_or_die(path, target):
   global count
   count -= 1
@@ -162,7 +165,7 @@ def replace_or_die(path, target):
   replace(path, target)
   if not count:
     os.kill(os.getpid(), signal.SIGKILL)
-pathlib.Path.replace = replace_or_die
+os.replace = replace_or_die
 prepare.prepare(folder, splits, TOKENIZER, shard_bytes=SMALL)
 """
 
@@ -217,9 +220,16 @@ def test_a_split_without_tokens(tmp_path):
   assert not (tmp_path / "out" / "corpus.json").exists()
 
 
-def test_a_remote_folder_is_refused(splits):
-  with pytest.raises(ValueError, match="prepare on a local disk"):
-    prepared(splits, "gs://bucket/corpus")
+def test_in_a_bucket_lies_the_same(splits, tmp_path, undisturbed, monkeypatch):
+  bucket = buckets.stand_in(tmp_path, monkeypatch)
+  (bucket / "corpus").mkdir()
+  (bucket / "corpus" / "train-00000.lost.partial").write_text("a killed worker's")
+  prepared(splits, "gs://bucket/corpus")
+  here = contents(undisturbed)
+  del here[".lock"]
+  assert contents(bucket / "corpus") == here
+  again = corpus.CorpusIndex.read("gs://bucket/corpus")
+  assert prepared(splits, "gs://bucket/corpus") == again == corpus.CorpusIndex.read(undisturbed)
 
 
 def test_a_large_vocabulary_takes_four_bytes(splits, tmp_path):
@@ -278,11 +288,38 @@ def test_a_file_is_not_there_until_it_is_whole(tmp_path):
   assert [path.name for path in tmp_path.iterdir()] == ["b"]
 
 
+@pytest.mark.parametrize("remote", [False, True])
+def test_two_at_one_shard_do_not_meet(tmp_path, monkeypatch, remote):
+  """The slow one begins, the other writes all of it, the slow one goes on."""
+  folder = buckets.stand_in(tmp_path, monkeypatch)
+  path, begun, go_on = ("gs://bucket/a" if remote else folder / "a"), threading.Event(), threading.Event()
+
+  def slow():
+    with shards.attempt(), shards.record_writer(path) as write:
+      write(b"one")
+      begun.set()
+      go_on.wait()
+      write(b"two")
+
+  thread = threading.Thread(target=slow)
+  thread.start()
+  begun.wait()
+  with shards.attempt(), shards.record_writer(path) as write:
+    write(b"one")
+    write(b"two")
+  whole = (folder / "a").read_bytes()
+  go_on.set()
+  thread.join()
+  assert (folder / "a").read_bytes() == whole
+  assert shards.num_records(folder / "a") == 2
+  assert [path.name for path in folder.iterdir()] == ["a"]
+
+
 ORPHANS = """
 import os, signal, sys, time
 from data import shards
 from tests.data.test_prepare import report_and_sleep
-shards.run(report_and_sleep, range(2), 2, "test")
+shards.run([shards.Pass("test", report_and_sleep, range(2))], 2)
 """
 
 
@@ -306,7 +343,7 @@ from data import shards
 from tests.data.test_prepare import report_and_sleep
 from tools import cli
 print("ready", flush=True)
-cli.run(lambda: shards.run(report_and_sleep, range(2), 2, "test"))
+cli.run(lambda: shards.run([shards.Pass("test", report_and_sleep, range(2))], 2))
 """
 
 
@@ -342,7 +379,7 @@ def write_until_stopped(path):
 
 def test_terminated_workers_leave_no_half(tmp_path):
   with pytest.raises(ValueError, match="full"):
-    shards.run(write_until_stopped, [tmp_path / "0", tmp_path / "1"], 2, "test")
+    shards.run([shards.Pass("test", write_until_stopped, [tmp_path / "0", tmp_path / "1"])], 2)
   assert not list(tmp_path.iterdir())
 
 
@@ -356,6 +393,6 @@ def fail(job):
 
 def test_a_worker_that_dies_or_fails_is_reported():
   with pytest.raises(OSError, match="a worker process was killed"):
-    shards.run(die, range(6), 2, "test")
+    shards.run([shards.Pass("test", die, range(6))], 2)
   with pytest.raises(ValueError, match="job 0 is bad"):
-    shards.run(fail, range(6), 2, "test")
+    shards.run([shards.Pass("test", fail, range(6))], 2)

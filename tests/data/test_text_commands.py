@@ -153,7 +153,7 @@ def test_documents_of_one_sentence_are_told(command, tmp_path, vocabulary):
     (b"fine\n", ["--max_line_bytes=0"], "max_line_bytes=0 must be at least 1"),
     (b"fine\n", ["--tokenizer=nowhere"], "nowhere: no such tokenizer"),
     (b"fine\n", ["--tokenizer=FOLDER/bad"], "the vocabulary has no [MASK] piece"),
-    (b"fine\n", ["--output=gs://bucket/corpus"], "prepare on a local disk"),
+    (b"fine\n", ["--output=gs://bucket/corpus"], "gs://bucket/corpus cannot be reached"),
   ],
 )
 def test_bad_input_is_one_line(command, tmp_path, vocabulary, content, args, message):
@@ -175,6 +175,27 @@ def test_a_flag_of_another_source_is_not_ignored(command, tmp_path):
   for flag in ("--documents=line", "--heldout=0.1", "--train_split=test", "--heldout_input=a.txt"):
     status, _, err = command("train_tokenizer", "--corpus=wikipedia_sample", f"--output={tmp_path}", flag)
     assert (status, err) == (1, f"error: {flag.split('=')[0]} does not go with --corpus\n")
+
+
+@pytest.mark.parametrize(
+  ("flags", "message"),
+  [
+    (["--runner=DirectRunner"], "--runner needs Apache Beam, which is not installed: pip install -r requirements-beam"),
+    (["--runner=DirectRunner", "--processes=77"], "--processes does not go with --runner; --beam_options says how"),
+    (["--beam_options=--region=R"], "--beam_options goes with --runner"),
+    (["--runner=DataflowRunner"], "--output=OUT: Dataflow's workers reach no disk of this machine; give a gs:// path"),
+    (["--runner=DataflowRunner", "--output=gs://B/C"], "--data_dir=: Dataflow's workers reach no disk"),
+  ],
+)
+def test_apache_beam_is_wanted_only_with_a_runner(monkeypatch, capsys, vocabulary, flags, message):
+  monkeypatch.setitem(sys.modules, "apache_beam", None)
+  monkeypatch.delitem(sys.modules, "data.beam", raising=False)
+  monkeypatch.delattr("data.beam", raising=False)
+  flags = ["--corpus=wikipedia_sample", f"--tokenizer={vocabulary}", "--output=OUT", *flags]
+  monkeypatch.setattr(sys, "argv", ["prepare_corpus", *flags])
+  with pytest.raises(SystemExit):
+    cli.run(importlib.import_module("tools.prepare_corpus").main)
+  assert capsys.readouterr().err.startswith(f"error: {message}")
 
 
 @pytest.mark.parametrize("name", ["train_tokenizer", "prepare_corpus"])

@@ -1,7 +1,9 @@
 """Corpora are TFDS data sets: documents in order, splits without overlap, interrupted builds continued."""
 
+import dataclasses
 import functools
 import json
+import os
 import pathlib
 import re
 import subprocess
@@ -16,6 +18,7 @@ import tensorflow_datasets as tfds
 from data import corpora, documents, parts, shards
 from data.corpora import HELDOUT, TRAIN
 from data.documents import Format
+from tests import buckets
 
 ROOT = pathlib.Path(__file__).parents[2]
 
@@ -205,7 +208,7 @@ def test_without_links_parts_move(files, data_dir, tmp_path, monkeypatch):
   def refuse(path, target):
     raise PermissionError
 
-  monkeypatch.setattr(pathlib.Path, "hardlink_to", refuse)
+  monkeypatch.setattr(os, "link", refuse)
   moved = corpora.text_files(files, Format(), heldout=0.2, data_dir=data_dir)
   assert folder_bytes(moved[TRAIN].folder) == folder_bytes(whole[TRAIN].folder)
 
@@ -253,6 +256,19 @@ def test_of_two_commands_one_builds_and_the_other_waits(files, data_dir, monkeyp
   assert builds[0] == builds[1]
   assert read(builds[0][TRAIN]) == read(builds[1][TRAIN])
   assert len(reads) == (4 if name == "text_files" else 2)
+
+
+def test_in_a_bucket_lies_the_same(files, data_dir, tmp_path, monkeypatch):
+  here = corpora.text_files(files, Format(), heldout=0.2, data_dir=data_dir)
+  bucket = buckets.stand_in(tmp_path, monkeypatch)
+  there = corpora.text_files(files, Format(), heldout=0.2, data_dir="gs://bucket/tfds")
+  for split in (TRAIN, HELDOUT):
+    assert str(there[split]) == str(here[split])
+    assert there[split].folder.startswith("gs://bucket/tfds/text_files/")
+    copy = dataclasses.replace(there[split], folder=there[split].folder.replace("gs://bucket", str(bucket)))
+    assert read(copy) == read(here[split])
+  names = lambda folder: {path.name for path in folder.rglob("*") if path.is_file()}
+  assert names(bucket / "tfds") == names(pathlib.Path(data_dir)) - {".lock"}
 
 
 @pytest.mark.parametrize("damage", ["missing", "empty", "cut", "flipped"])

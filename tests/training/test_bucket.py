@@ -3,20 +3,18 @@ renamed into place."""
 
 import json
 import pathlib
-import re
 import shutil
 
-import fsspec
 import jax
 import numpy as np
 import pytest
 from etils.epath import backend
-from fsspec.implementations.dirfs import DirFileSystem
 from orbax.checkpoint._src.path import gcs_utils, step
 
 from data.places import reach
 from pretrained import export
 from pretrained.load import load
+from tests import buckets
 from tests.training.toy_runs import run, series
 from tools import predict
 from training import checkpoint, saved
@@ -24,29 +22,13 @@ from training import checkpoint, saved
 FIXTURES = pathlib.Path(__file__).parents[1] / "fixtures"
 
 
-class Bucket(DirFileSystem):
-  """Objects in a local folder: written whole, with folders only where objects are."""
-
-  def open(self, path, mode="rb", **kwargs):
-    assert not set(mode) & set("a+"), f"{path}: an object cannot grow"
-    if "w" in mode:
-      self.fs.makedirs(self._parent(self._join(path)), exist_ok=True)
-    return super().open(path, mode, **kwargs)
-
-  def _join(self, path):
-    return super()._join(re.sub("^gs://", "", str(path)))
-
-
 @pytest.fixture
 def bucket(tmp_path, monkeypatch) -> pathlib.Path:
   """The folder that stands for gs://bucket."""
-  system = Bucket(str(tmp_path), fsspec.filesystem("file"))
-  monkeypatch.setattr(backend._FileSystemSpecBackend, "fs", lambda self, path: system)
   monkeypatch.setattr(step.gcs_utils, "is_hierarchical_namespace_enabled", lambda path: False)
   object_store = lambda path: {"driver": "file", "path": str(tmp_path / str(path).removeprefix("gs://"))}
   monkeypatch.setattr(gcs_utils, "get_kvstore_for_gcs", object_store)
-  (tmp_path / "bucket").mkdir()
-  return tmp_path / "bucket"
+  return buckets.stand_in(tmp_path, monkeypatch)
 
 
 def test_a_run_in_a_bucket_is_the_run_on_a_disk_and_goes_on(bucket, tmp_path):
