@@ -7,6 +7,7 @@ import json
 import os
 import pathlib
 import re
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -85,7 +86,8 @@ class Group:
 
 
 def find(folders: Iterable[str]) -> list[pathlib.Path]:
-  """Returns the workdirs that are given, or that lie below what is given, each once.
+  """Returns the workdirs that are given, or that lie below what is given, each once. Of those below, one whose log is
+  empty has just begun: it is named on stderr and left out.
 
   Raises:
     ValueError: a folder is none and holds none, or lies in a bucket.
@@ -111,7 +113,12 @@ def _below(folder: pathlib.Path) -> list[pathlib.Path]:
   """The workdirs in a folder, in the order of their names, numbers by value."""
   found = [path.parent for depth in range(1, _DEPTH + 1) for path in folder.glob("*/" * depth + metrics.FILE)]
   by_number = lambda path: [int(x) if x.isdigit() else x for x in re.split(r"(\d+)", str(path))]
-  return sorted(filter(_is_workdir, found), key=by_number)
+  found = sorted(filter(_is_workdir, found), key=by_number)
+  begun = [workdir for workdir in found if metrics.read(str(workdir / metrics.FILE))]
+  for workdir in found:
+    if workdir not in begun:
+      print(f"note: {workdir} has no record yet and is left out", file=sys.stderr)
+  return begun
 
 
 def read(workdir: pathlib.Path) -> Run:

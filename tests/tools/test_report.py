@@ -134,6 +134,14 @@ def test_workdirs_in_a_folder_are_found_in_the_order_of_their_numbers(tmp_path):
   assert [str(one.relative_to(tmp_path)) for one in found] == ["a", "b/seed=9", "b/seed=10"]
 
 
+def test_a_run_in_a_folder_that_has_just_begun_is_left_out(tmp_path, call, capsys):
+  write(tmp_path / "runs" / "a", records(1.0))
+  write(tmp_path / "runs" / "b", [], seed=1)
+  assert json.loads(call(tmp_path / "runs", "--json"))["groups"][0]["seeds"] == [0]
+  assert report_runs.find([str(tmp_path / "runs")]) == [tmp_path / "runs" / "a"]
+  assert "b has no record yet and is left out" in capsys.readouterr().err
+
+
 def test_last_best_and_baselines_by_hand(tmp_path):
   """Of a loss less is better, of an accuracy more, and step 0 is never the best; chance is the commoner answer."""
   nsp = {"nsp_accuracy": [0.9, 0.7, 0.6], "nsp_positive": [0.5, 0.5, 0.4]}
