@@ -177,7 +177,8 @@ def main_metric(config: ConfigDict) -> tuple[str, str]:
 
 
 def is_lower_better(metric: str) -> bool:
-  return metric == "bits_per_byte" or metric.endswith("loss")
+  """Returns whether less of a metric is better; of a loss it is in any part and on any split, "plm_loss_quarter_1"."""
+  return metric == "bits_per_byte" or "loss" in metric.split("_")
 
 
 def asked_steps(run: Run) -> int:

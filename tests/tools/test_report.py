@@ -158,6 +158,11 @@ def test_last_best_and_baselines_by_hand(tmp_path):
   assert (mlm.baseline.mean, mlm.baseline_name) == (6.25, "word frequencies")
 
 
+def test_less_of_a_part_of_a_loss_is_better(tmp_path):
+  (group,) = groups(write(tmp_path / "0", records(9.0, 5.0, 6.0, plm_loss_quarter_1=[9.0, 5.0, 6.0])))
+  assert report_numbers.scored(group, "plm_loss_quarter_1").best.mean == 5.0
+
+
 def test_one_run_has_no_deviation_and_what_is_no_number_is_said_so(tmp_path):
   (group,) = groups(write(tmp_path / "0", records(2.0, 3.0, f1=[0.1, float("nan")])))
   assert report_numbers.scored(group, "loss").last == report_numbers.Spread((3.0,), 3.0, None)
