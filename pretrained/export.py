@@ -5,7 +5,6 @@ import json
 import os
 import pathlib
 import sys
-from collections.abc import Sequence
 
 import orbax.checkpoint as ocp
 import safetensors.numpy
@@ -19,8 +18,8 @@ from pretrained.load import Pretrained
 from training.aftermath import hush
 
 
-def write(pretrained: Pretrained, folder: str | os.PathLike, layout: str) -> None:
-  """Writes a model folder; the weights last, so that an unfinished one is none.
+def write(pretrained: Pretrained, folder: str | os.PathLike, layout: str) -> Pretrained:
+  """Writes a model folder; the weights last, so that an unfinished one is none. Returns what it holds.
 
   Raises:
     ValueError: `folder` is not empty, or the layout has no such model.
@@ -28,7 +27,10 @@ def write(pretrained: Pretrained, folder: str | os.PathLike, layout: str) -> Non
   folder = pathlib.Path(folder)
   if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
     raise ValueError(f"{folder} is there already and not an empty folder; choose another")
+  if layout == "hf":
+    pretrained = _known_there(pretrained)
   {"hf": _write_hf, "bidir": _write_bidir}[layout](pretrained, folder)
+  return pretrained
 
 
 def architecture(pretrained: Pretrained) -> str:
@@ -51,7 +53,7 @@ def _write_hf(pretrained: Pretrained, folder: pathlib.Path) -> None:
   fields |= write_head(head, family) if head else {}
   fields |= {"architectures": [architecture(pretrained)], "dtype": "float32"}
   entries = family.ENTRIES + (family.HEADS[head.kind].entries if head else ())
-  tensors = names.to_theirs(entries, _known_there(pretrained, entries), config)
+  tensors = names.to_theirs(entries, pretrained.params, config)
 
   folder.mkdir(parents=True, exist_ok=True)
   library_tokenizer.save(pretrained.tokenizer, folder, cls_last(config), getattr(config, "max_length", None))
@@ -59,13 +61,14 @@ def _write_hf(pretrained: Pretrained, folder: pathlib.Path) -> None:
   shards.write_bytes(folder / files.SAFE, [safetensors.numpy.save(tensors, metadata={"format": "pt"})])
 
 
-def _known_there(pretrained: Pretrained, entries: Sequence[names.Entry]) -> dict:
-  """Returns the parameters without the pair head of an XLNet, which no class has there; a line says so."""
-  known = {entry.module for entry in entries}
-  left = [name for name in ("pooler", "pair_head") if name in pretrained.params and name not in known]
-  if left:
-    print(f"Hugging Face has no {' and '.join(left)} of such a model: left out; --to=bidir keeps them", file=sys.stderr)
-  return {name: tree for name, tree in pretrained.params.items() if name not in left}
+def _known_there(pretrained: Pretrained) -> Pretrained:
+  """Returns the model without the pair head of an XLNet, which no class has there; a line says so."""
+  left = [name for name in ("pooler", "pair_head") if name in pretrained.params]
+  if not left or not isinstance(pretrained.config, XLNetConfig):
+    return pretrained
+  print(f"Hugging Face has no {' and '.join(left)} of such a model: left out; --to=bidir keeps them", file=sys.stderr)
+  params = {name: tree for name, tree in pretrained.params.items() if name not in left}
+  return dataclasses.replace(pretrained, params=params)
 
 
 def cls_last(config: ModelConfig) -> bool:

@@ -46,8 +46,8 @@ def main() -> None:
       except ValueError as error:
         raise ValueError(f"{args.vocab}: {error}") from None
     print(f"{len(new)} new words in a vocabulary of {pretrained.tokenizer.vocab_size}")
-  export.write(pretrained, args.dst, args.to)
-  print(f"{args.dst}: {describe(pretrained)}")
+  written = export.write(pretrained, args.dst, args.to)
+  print(f"{args.dst}: {describe(written)}")
   if args.check:
     changed = args.vocab or args.max_length is not None or args.body_only
     check(args.dst, None if changed else args.src)

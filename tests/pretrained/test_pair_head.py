@@ -28,7 +28,8 @@ def with_pair() -> Pretrained:
 
 
 def test_hugging_faces_layout_leaves_it_out_and_says_so(with_pair, tmp_path, capsys):
-  export.write(with_pair, tmp_path / "pair", "hf")
+  written = export.write(with_pair, tmp_path / "pair", "hf")
+  assert written.params.keys() == {"xlnet", "lm_head"}
   said = "Hugging Face has no pooler and pair_head of such a model: left out; --to=bidir keeps them\n"
   assert capsys.readouterr().err == said
   export.write(load(FIXTURES / "xlnet"), tmp_path / "plain", "hf")
