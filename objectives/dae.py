@@ -1,8 +1,8 @@
 """A denoising auto-encoder on XLNet's rows and encoder, the baseline of XLNet's Table 6 ("DAE + Transformer-XL"): the
 targets of permutation language modelling, all hidden at once as BERT hides them, and said by the content stream.
 
-Every token of a row sees every other, and the memory as permutation language modelling does. The memory holds the
-layers' inputs of corrupted rows.
+A token sees all of its half, the second half all of the first, and the memory as permutation language modelling has it.
+The first half sees nothing of the second: the memory keeps the first, and the next row's targets stand in the second.
 """
 
 import jax
@@ -57,10 +57,10 @@ def corrupt(key: Array, batch: Batch, vocabulary: Vocabulary, config: PLMConfig)
   return jax.vmap(corrupt_row)(keys, batch["tokens"], batch["sequence_ids"], batch["backward"])
 
 
-def shown(batch: Batch, corrupted: Corrupted) -> tuple[Array, dict]:
-  """Returns the corrupted tokens, that all see all, and where the content is read."""
-  real = (batch["sequence_ids"] > 0)[:, None, :]
-  visible = jnp.broadcast_to(real, (*corrupted.tokens.shape, real.shape[2]))
+def shown(batch: Batch, corrupted: Corrupted, reuse_len: int) -> tuple[Array, dict]:
+  """Returns the corrupted tokens, who sees whom, and where the content is read."""
+  second = jnp.arange(corrupted.tokens.shape[1]) >= reuse_len
+  visible = (batch["sequence_ids"] > 0)[:, None, :] & (second[None, :, None] | ~second[None, None, :])
   return corrupted.tokens, {"visible": visible, "read_positions": corrupted.positions}
 
 

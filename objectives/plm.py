@@ -66,13 +66,13 @@ class Words(NamedTuple):
   Attributes:
     term: its name in the log.
     draw: (key, batch, vocabulary, config) → what is predicted.
-    shown: (batch, drawn) → the tokens that the model sees, and its arguments beside them and the memory.
+    shown: (batch, drawn, reuse_len) → the tokens that the model sees, and its arguments beside them and the memory.
     evaluation: (logits, drawn, vocabulary, config) → what is measured without dropout besides.
   """
 
   term: str
   draw: Callable[[Array, Batch, Vocabulary, PLMConfig], Any]
-  shown: Callable[[Batch, Any], tuple[Array, dict]]
+  shown: Callable[[Batch, Any, int], tuple[Array, dict]]
   evaluation: Callable[[Array, Any, Vocabulary, PLMConfig], Sums]
 
 
@@ -102,7 +102,7 @@ def assemble(model: PermutationLM, config: PLMConfig, vocabulary: Vocabulary, wo
     draw_key, dropout_key = jax.random.split(key)
     drawn = words.draw(draw_key, batch, vocabulary, config)
     rngs = {} if deterministic else dropout_rngs(dropout_key, batch["row"], config.dropout_prng)
-    tokens, shown = words.shown(batch, drawn)
+    tokens, shown = words.shown(batch, drawn, config.reuse_len)
     output, carry = apply(model, config, params, carry, batch, tokens, **shown, deterministic=deterministic, rngs=rngs)
     terms, metrics = sums(words.term, output.logits, drawn, batch)
     if model.pair:
@@ -146,8 +146,9 @@ def sums(term: str, logits: Float[Array, "batch targets vocab"], drawn: Drawn, b
   }
 
 
-def shown(batch: Batch, permuted: Permuted) -> tuple[Array, dict]:
-  """Returns the clean tokens, and who sees whom."""
+def shown(batch: Batch, permuted: Permuted, reuse_len: int) -> tuple[Array, dict]:
+  """Returns the clean tokens, and who sees whom; the halves are in the masks."""
+  del reuse_len
   masks = ("visible", "target_positions", "target_visible")
   return batch["tokens"], {name: getattr(permuted, name) for name in masks}
 

@@ -61,3 +61,11 @@ def carry(count: int, mem_len: int = MEMORY, seed: int = 1, document: int = 1, l
     "memory": jnp.asarray(memory, jnp.float32),
     "document_ids": jnp.full((count, mem_len), document, jnp.int32),
   }
+
+
+def halves(tokens):
+  """bool [batch, length, length]: the first half sees itself, the second both."""
+  batch, length = tokens.shape
+  seen = np.ones((length, length), bool)
+  seen[:REUSE, REUSE:] = False
+  return jnp.asarray(np.broadcast_to(seen, (batch, length, length)))

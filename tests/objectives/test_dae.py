@@ -9,7 +9,7 @@ import pytest
 
 from objectives import dae, mlm, permutation
 from objectives.objective import ratio
-from tests.objectives.plm_rows import MEMORY, REUSE, SIZE, VOCABULARY, carry, config, model, params, rows
+from tests.objectives.plm_rows import MEMORY, REUSE, SIZE, VOCABULARY, carry, config, halves, model, params, rows
 
 KEY = jax.random.key(7)
 recipe = functools.partial(config, words="dae")
@@ -58,7 +58,7 @@ def test_targets_are_replaced_as_bert_does_whatever_stands_beside_a_row():
 
 @pytest.mark.parametrize("reset", ["never", "document"])
 def test_the_loss_is_that_of_a_masked_row_read_by_the_content_stream(reset):
-  """By hand: the row with its targets replaced, all of it and the memory seen, every position of the last layer
+  """By hand: the row with its targets replaced, its halves and the memory seen, every position of the last layer
   computed, logits at the targets."""
   lm, batch, before = model(), rows(4), carry(4)
   batch["document_ids"] = batch["document_ids"].at[:, 5:].set(2)
@@ -71,6 +71,7 @@ def test_the_loss_is_that_of_a_masked_row_read_by_the_content_stream(reset):
       {"params": weights},
       corrupted.tokens,
       batch["segment_ids"],
+      visible=halves(corrupted.tokens),
       memory=before["memory"],
       memory_visible=seen if reset == "document" else None,
       backward=batch["backward"],
@@ -109,9 +110,19 @@ def test_what_the_model_sees_says_nothing_of_a_target_that_is_hidden():
   np.testing.assert_array_equal(other.tokens, one.tokens)
   np.testing.assert_array_equal(other.positions, one.positions)
   assert (np.asarray(other.targets) != targets).all()
-  tokens, shown = dae.shown(batch, one)
+  tokens, shown = dae.shown(batch, one, REUSE)
   assert tokens is one.tokens
-  assert shown["visible"].all()
+  np.testing.assert_array_equal(shown["visible"], halves(tokens))
+
+
+def test_the_memory_knows_nothing_of_what_the_next_row_hides():
+  """What is kept of a row is the same whatever stands in its second half, where the next row's targets are."""
+  lm, batch = model(), rows(4)
+  fields = (("mask", 0.0), ("random", 0.0))  # so that all of it is shown
+  change = lambda where: batch | {"tokens": batch["tokens"].at[:, where].set(batch["tokens"][:, where] // 2 + 8)}
+  kept = lambda rows: compiled(fields)(params(lm), carry(4), rows, KEY)[2]["memory"]
+  np.testing.assert_array_equal(kept(batch), kept(change(REUSE + 1)))
+  assert np.abs(kept(batch) - kept(change(REUSE - 1))).max() > 1e-3
 
 
 def test_rows_of_padding_count_for_nothing_and_a_step_gives_numbers():

@@ -28,7 +28,7 @@ from tests.objectives.plm_rows import (
 
 def predict(lm, recipe, weights, before, batch, permuted):
   """Logits at the targets."""
-  tokens, shown = plm.shown(batch, permuted)
+  tokens, shown = plm.shown(batch, permuted, recipe.reuse_len)
   return plm.apply(lm, recipe, weights, before, batch, tokens, **shown)[0].logits
 
 

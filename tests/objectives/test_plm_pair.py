@@ -12,7 +12,7 @@ from models.xlnet import Embeddings, PermutationLM
 from objectives import dae, mlm, permutation, plm
 from objectives.objective import ratio
 from tests.objectives import plm_rows
-from tests.objectives.plm_rows import LENGTH, VOCABULARY, carry, config, model, rows
+from tests.objectives.plm_rows import VOCABULARY, carry, config, halves, model, rows
 
 KEY = jax.random.key(7)
 MAKE = {"plm": plm.make, "dae": dae.make}
@@ -78,7 +78,8 @@ def test_the_pair_is_told_by_the_content_of_cls(words):
       tokens, seen = batch["tokens"], permuted.visible
     else:
       corrupted = dae.corrupt(draw_key, batch, VOCABULARY, recipe)
-      tokens, seen = corrupted.tokens, jnp.broadcast_to((batch["sequence_ids"] > 0)[:, None], (5, LENGTH, LENGTH))
+      tokens = corrupted.tokens
+      seen = (batch["sequence_ids"] > 0)[:, None] & halves(tokens)
     options = {"visible": seen, "memory": before["memory"], "backward": batch["backward"]}
     output = lm.apply({"params": weights}, tokens, batch["segment_ids"], **options, method="hidden")
     dense = lambda name, x: x @ weights[name]["kernel"] + weights[name]["bias"][None]
@@ -98,7 +99,7 @@ def test_no_target_learns_from_itself_with_the_head_on():
   """The gradient of a target's loss by the content's input is zero at the target, and is not where it may look."""
   lm, recipe, batch = with_head(), config(pair="nsp"), rows(4)
   permuted = jax.jit(lambda: permutation.permute(KEY, batch, VOCABULARY, recipe))()
-  tokens, shown = plm.shown(batch, permuted)
+  tokens, shown = plm.shown(batch, permuted, recipe.reuse_len)
 
   def losses(delta, weights):
     def add(call, args, kwargs, context):
