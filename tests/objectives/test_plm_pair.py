@@ -12,7 +12,7 @@ from models.xlnet import Embeddings, PermutationLM
 from objectives import dae, mlm, permutation, plm
 from objectives.objective import ratio
 from tests.objectives import plm_rows
-from tests.objectives.plm_rows import VOCABULARY, carry, config, halves, model, rows
+from tests.objectives.plm_rows import LENGTH, VOCABULARY, carry, config, halves, model, rows
 
 KEY = jax.random.key(7)
 MAKE = {"plm": plm.make, "dae": dae.make}
