@@ -32,7 +32,6 @@ from tools import cli, features
 from tools.families import family_of
 from tools.feature_files import FORMATS, Record
 
-_MAX_LENGTH = 512  # where the model sets no limit: what XLNet was trained with
 _SEPARATOR = re.compile(r"(?<!\S)\|\|\|(?!\S)")
 
 
@@ -110,7 +109,7 @@ def main() -> None:
   parser.add_argument(
     "--max_length",
     type=int,
-    help=f"tokens of a line, special ones included [the model's; {_MAX_LENGTH} for an XLNet, which has no limit]",
+    help=f"tokens of a line, special ones included [the model's; {features.MAX_LENGTH} for an XLNet: it has no limit]",
   )
   parser.add_argument("--truncate", action="store_true", help="cut longer lines off; without it they are a mistake")
   parser.add_argument(
@@ -131,11 +130,7 @@ def main() -> None:
   config, tokenizer = pretrained.config, pretrained.tokenizer
   layers = parse_layers(args.layers, config.num_layers)
   family = family_of(config)
-  longest = family.longest(config)
-  max_length = args.max_length if args.max_length is not None else longest or _MAX_LENGTH
-  if not 8 <= max_length <= (longest or max_length):
-    allowed = f"lie in 8 to the model's {longest}" if longest else "be at least 8"
-    raise ValueError(f"--max_length={max_length} must {allowed}")
+  max_length = features.longest_row(config, args.max_length)
   try:
     rows = features.make_rows(
       tokenizer,

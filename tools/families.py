@@ -31,6 +31,7 @@ class Family(NamedTuple):
       vocab]. `is_blank` says where no token is known, `positions` where one is predicted; unused slots hold anything.
     attention: (config, params, rows) → probabilities [blocks, batch, heads, length, length]: what each token sees of
       every other, in the blocks of all layers one after another; of an XLNet's content stream.
+    pair: (config, params, rows) → logits [batch, 2] of whether the second text follows the first, 0 = it does.
   """
 
   cls_last: bool
@@ -40,6 +41,7 @@ class Family(NamedTuple):
   states: Callable[[ModelConfig, dict, Rows, bool], jax.Array]
   fill: Callable[[ModelConfig, dict, Rows, jax.Array, jax.Array], jax.Array]
   attention: Callable[[ModelConfig, dict, Rows], jax.Array]
+  pair: Callable[[ModelConfig, dict, Rows], jax.Array]
 
 
 def _row(rows: Rows) -> tuple[jax.Array, ...]:
@@ -67,6 +69,11 @@ def _encoder_fill(
     positions = jnp.maximum(positions - 1, 0)
   hidden = _encoder_states(config, params, rows, every_layer=False)
   return PretrainingModel(config).apply({"params": params}, hidden, positions, method="mlm_logits")
+
+
+def _encoder_pair(config: EncoderConfig, params: dict, rows: Rows) -> jax.Array:
+  judge = lambda model, *row: model.pair_head(model.pool(model.encoder(*row)))
+  return PretrainingModel(config).apply({"params": params}, *_row(rows), method=judge)
 
 
 def _seen(seen: jax.Array, queries: int) -> jax.Array:
@@ -116,6 +123,17 @@ def _xlnet_fill(config: XLNetConfig, params: dict, rows: Rows, is_blank: jax.Arr
   return logits
 
 
+def _xlnet_pair(config: XLNetConfig, params: dict, rows: Rows) -> jax.Array:
+  """From the content stream, every token seeing every other, and no memory."""
+  tokens, segment_ids, sequence_ids = _row(rows)
+  last = jnp.full((len(tokens), 1), tokens.shape[1] - 1, jnp.int32)
+  visible = _seen(sequence_ids > 0, tokens.shape[1])
+  model = PermutationLM(config, pair=True)
+  return model.apply(
+    {"params": params}, tokens, segment_ids, visible=visible, read_positions=last, method="with_pair"
+  ).pair_logits
+
+
 _FAMILIES = {
   EncoderConfig: Family(
     cls_last=False,
@@ -125,6 +143,7 @@ _FAMILIES = {
     states=_encoder_states,
     fill=_encoder_fill,
     attention=_encoder_attention,
+    pair=_encoder_pair,
   ),
   XLNetConfig: Family(
     cls_last=True,
@@ -134,6 +153,7 @@ _FAMILIES = {
     states=_xlnet_states,
     fill=_xlnet_fill,
     attention=_xlnet_attention,
+    pair=_xlnet_pair,
   ),
 }
 

@@ -21,6 +21,7 @@ from tools.families import Family, family_of
 
 POOLING = ("none", "cls", "mean", "max")
 WORDS = ("first", "mean")
+MAX_LENGTH = 512  # where the model sets no limit: what XLNet was trained with
 _ENCODED_AT_ONCE = 1024  # texts
 _WINDOW = 1 << 26  # floats that wait on the host until their lines' turn comes: 256 MiB
 
@@ -40,6 +41,20 @@ class Row:
   segment_ids: np.ndarray
   words: tuple[str, ...] = ()
   spans: np.ndarray | None = None
+
+
+def longest_row(config: ModelConfig, asked: int | None) -> int:
+  """Returns how many tokens a row may have: as many as --max_length asks for, or else as the model can read.
+
+  Raises:
+    ValueError: too few for a text, or too many for the model.
+  """
+  longest = family_of(config).longest(config)
+  length = asked if asked is not None else longest or MAX_LENGTH
+  if not 8 <= length <= (longest or length):
+    allowed = f"lie in 8 to the model's {longest}" if longest else "be at least 8"
+    raise ValueError(f"--max_length={length} must {allowed}")
+  return length
 
 
 def make_rows(
