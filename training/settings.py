@@ -9,6 +9,7 @@ import numpy as np
 from etils import epath
 from ml_collections import ConfigDict
 
+from configs import base
 from data.corpus import Corpus
 from training.optimizer import OptimizerConfig
 from training.schedule import ScheduleConfig
@@ -29,6 +30,9 @@ AT_LEAST_ONE = (
 
 
 BY_EPOCHS = ("steps", "eval_every", "checkpoint_every")  # of a task, 0 = as its epochs say
+
+# What objective.words leaves unread, by its value: how fields of the objective section begin.
+UNREAD = {"ltr": ("masking.",), "plm": ("mask", "random")}
 
 
 def check(config: ConfigDict) -> None:
@@ -61,6 +65,13 @@ def notices(config: ConfigDict, first: int) -> list[str]:
       "config.data.single_sentence=random: a row of one sentence gets a random second segment and label 1, as in the "
       "original; where most rows are so, sop_accuracy says little (sop_positive in the log is the share of label 1)"
     )
+  words, of_objective = config.objective.get("words"), flatten(as_json(config.objective))
+  usual = defaults(as_json(config)) if words in UNREAD else {}
+  lines += [
+    f"config.objective.{name}={value} says nothing with config.objective.words={words!r}: no word is hidden there"
+    for name, value in of_objective.items()
+    if name.startswith(UNREAD.get(words, ())) and value != usual.get(f"objective.{name}", value)
+  ]
   if config.checkpoint_memory == "zero":
     lines.append(
       "config.checkpoint_memory=zero: the memory is not saved, so a resumed run goes on with an empty one, and not "
@@ -127,9 +138,24 @@ def flatten(tree: dict, prefix: str = "") -> dict:
   return flat
 
 
+def defaults(config: dict) -> dict:
+  """Returns configs/base.py's values by dotted name for a run as config.json holds it; the model section of a
+  fine-tuning run is the checkpoint's, and has its family's. {} of no family there."""
+  if config.get("family") not in base.FAMILIES:
+    return {}
+  usual = flatten(as_json(base.get_config(config["family"])))
+  if "head" not in config:
+    return usual
+  is_model = lambda name: name.startswith("model.")
+  of_task = flatten(as_json(base.get_config("task")))
+  return {name: usual[name] for name in usual if is_model(name)} | {
+    name: of_task[name] for name in of_task if not is_model(name)
+  }
+
+
 def check_identity(workdir: str, config: dict) -> None:
   """Raises ValueError if the workdir holds another run: a config.json that differs in a field which decides the
-  numbers."""
+  numbers. A field that there was not when it was written has its default of today there."""
   path = epath.Path(workdir) / "config.json"
   if not path.exists():
     return
@@ -139,7 +165,7 @@ def check_identity(workdir: str, config: dict) -> None:
     raise ValueError(f"{path} is not JSON ({error}); delete it, or use another --workdir") from None
   if not isinstance(before, dict):
     raise ValueError(f"{path} holds no object of fields; delete it, or use another --workdir")
-  before, now = flatten(before), flatten(config)
+  before, now = defaults(config) | flatten(before), flatten(config)
   is_free = lambda name: any(name == free or name.startswith(free + ".") for free in FREE)
   differ = [
     name for name in sorted(before.keys() | now.keys()) if not is_free(name) and before.get(name) != now.get(name)

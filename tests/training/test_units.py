@@ -1,5 +1,6 @@
 """Small parts of the spine: stages, log, mesh, settings."""
 
+import functools
 import json
 
 import jax
@@ -109,6 +110,53 @@ def test_a_warm_up_that_outlasts_the_run_is_pointed_out():
   for steps, count in ((99, 1), (100, 1), (101, 0)):
     config.steps = steps
     assert len(settings.notices(config, 0)) == count
+
+
+@pytest.mark.parametrize(
+  ("family", "fields", "said"),
+  [
+    ("encoder", {"objective.words": "ltr", "objective.masking.rate": 0.3}, "objective.masking.rate=0.3"),
+    ("encoder", {"objective.words": "mlm", "objective.masking.rate": 0.3}, ""),
+    ("encoder", {"objective.words": "ltr"}, ""),
+    ("xlnet", {"objective.random": 0.2}, "objective.random=0.2"),
+    ("xlnet", {"objective.words": "dae", "objective.random": 0.2}, ""),
+    ("task", {"optimizer.warmup_steps": 1}, ""),
+  ],
+)
+def test_masks_of_an_objective_without_any_are_pointed_out(family, fields, said):
+  config = base.get_config(family)
+  config.steps = 1_000_000
+  config.update_from_flattened_dict(fields)
+  lines = settings.notices(config, 0)
+  assert len(lines) == bool(said)
+  assert all(line.startswith(f"config.{said} says nothing with config.objective.words=") for line in lines)
+
+
+@pytest.mark.parametrize(
+  ("family", "later", "value"),
+  [
+    ("encoder", "objective.words", "ltr"),
+    ("encoder", "objective.masking.replace", "span"),
+    ("encoder", "data.rows", "doc_sentences"),
+    ("xlnet", "objective.mask", 0.5),
+    ("task", "model.causal", True),
+    ("task", "head.freeze", True),
+  ],
+)
+def test_a_workdir_from_before_a_field_had_its_default(tmp_path, family, later, value):
+  config = base.get_config(family)
+  if family == "task":  # as parts.finetuning resolves it
+    config.unlock().update({"family": "encoder", "model": base.get_config("encoder").model})
+  now = settings.as_json(config)
+  before = settings.as_json(config)
+  *sections, name = later.split(".")
+  at = lambda tree: functools.reduce(dict.__getitem__, sections, tree)
+  del at(before)[name]
+  settings.write(str(tmp_path), before)
+  settings.check_identity(str(tmp_path), now)
+  usual, at(now)[name] = at(now)[name], value
+  with pytest.raises(ValueError, match=f"{later} is {usual} there and {value} here"):
+    settings.check_identity(str(tmp_path), now)
 
 
 @pytest.mark.parametrize("pair", ["nsp", "sop"])
