@@ -68,8 +68,7 @@ def evaluation(
   logits: Float[Array, "batch targets vocab"], corrupted: Corrupted, vocabulary: Vocabulary, config: PLMConfig
 ) -> Sums:
   """As for masked language modelling: what is hidden by the mask token alone, beside what needs no model."""
-  del config
-  return mlm.evaluation(logits, corrupted, vocabulary)
+  return mlm.evaluation(logits, corrupted, vocabulary, hides=config.mask > 0)
 
 
 DAE = plm.Words("dae", corrupt, shown, evaluation)

@@ -32,22 +32,26 @@ def sums(logits: Float[Array, "batch targets vocab"], corrupted: Corrupted, name
   return {name: (loss, weight)}, metrics
 
 
-def evaluation(logits: Float[Array, "batch targets vocab"], corrupted: Corrupted, vocabulary: Vocabulary) -> Sums:
+def evaluation(
+  logits: Float[Array, "batch targets vocab"], corrupted: Corrupted, vocabulary: Vocabulary, hides: bool = True
+) -> Sums:
   """Returns what tells learning from copying, beside what needs no model, on the same targets.
 
   A tenth of the targets is shown as it is, and a model that only copies what it sees gets those right: half a nat and a
   tenth of the accuracy, with no context read. "masked_loss" and "masked_accuracy" count only what is hidden by [MASK].
-  "masked_unigram_loss" is that of the unigram distribution, on these.
+  "masked_unigram_loss" is that of the unigram distribution, on these. All three are left out unless the
+  objective `hides` any.
   """
   weights, targets = corrupted.weights, corrupted.targets
   hidden = weights * (jnp.take_along_axis(corrupted.tokens, corrupted.positions, axis=1) == vocabulary.mask_id)
   loss = cross_entropy(logits, targets)
   unigram_loss = -jnp.asarray(vocabulary.unigram_log_probs)[targets]
-  return {
+  masked = {
     "masked_loss": mean(loss, hidden),
     "masked_accuracy": mean(logits.argmax(-1) == targets, hidden),
     "masked_unigram_loss": mean(unigram_loss, hidden),
-  } | against_text(loss, targets, weights, vocabulary)
+  }
+  return (masked if hides else {}) | against_text(loss, targets, weights, vocabulary)
 
 
 def against_text(

@@ -94,7 +94,7 @@ def make(model: PretrainingModel, config: PretrainingConfig, vocabulary: Vocabul
     terms, metrics, predicted = terms_and_metrics(params, batch, key, deterministic=True)
     logits, corrupted = predicted
     if config.words == "mlm":
-      metrics |= mlm.evaluation(logits, corrupted, vocabulary)
+      metrics |= mlm.evaluation(logits, corrupted, vocabulary, hides=config.masking.mask > 0)
     else:
       loss = mlm.cross_entropy(logits, corrupted.targets)
       metrics |= mlm.against_text(loss, corrupted.targets, corrupted.weights, vocabulary)

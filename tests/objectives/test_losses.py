@@ -54,6 +54,8 @@ def test_evaluation_by_hand():
   assert mean["masked_loss"] == pytest.approx(-np.log(0.2), rel=1e-5)
   assert mean["masked_accuracy"] == 0
   assert mean["bits_per_byte"] == pytest.approx(-np.log2(0.2) / (2 + 3 + 2), rel=1e-5)
+  unmasked = mlm.evaluation(logits, targets, vocabulary, hides=False)  # nothing is hidden by [MASK]: 0 would be no loss
+  assert unmasked.keys() == {"unigram_loss", "most_frequent_accuracy", "bits_per_byte"}
 
 
 def test_copying_what_is_shown_earns_nothing_on_what_is_hidden():
