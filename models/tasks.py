@@ -102,8 +102,9 @@ class TaskModel(nn.Module):
     cls_positions = self._cls(tokens, cls_positions)
     hidden = self.hidden(tokens, segment_ids, sequence_ids, deterministic)
     if self.head.kind == "conditional_span":
+      summary = self._summary(sequence_ids, cls_positions)
       return self.conditional_span_head(
-        hidden, sequence_ids, allowed, cls_positions, start_positions, deterministic=deterministic
+        hidden, sequence_ids, allowed, summary, start_positions, deterministic=deterministic
       )
     if self.head.is_pooled:
       hidden = self._pool(hidden, sequence_ids, cls_positions, deterministic)
@@ -147,25 +148,27 @@ class TaskModel(nn.Module):
   ) -> Beams:
     """The likeliest answers of a conditional span head (`apply(..., method="beams")`)."""
     hidden = self.hidden(tokens, segment_ids, sequence_ids)
-    cls_positions = self._cls(tokens, cls_positions)
-    return self.conditional_span_head.beams(hidden, sequence_ids, allowed, cls_positions, starts, ends)
+    summary = self._summary(sequence_ids, self._cls(tokens, cls_positions))
+    return self.conditional_span_head.beams(hidden, sequence_ids, allowed, summary, starts, ends)
 
   def _cls(self, tokens, cls_positions) -> Int[Array, "batch sequences"]:
     batch, length = tokens.shape
     one = length - 1 if self.is_xlnet else 0
     return jnp.full((batch, 1), one, jnp.int32) if cls_positions is None else cls_positions
 
-  def _last(self, sequence_ids, sequences: int) -> Int[Array, "batch sequences"]:
-    """The last position of sequence 1..n; 0 of one that is not there."""
+  def _summary(self, sequence_ids, cls_positions) -> Int[Array, "batch sequences"]:
+    """Where a vector of the head's input has seen all of sequence 1..n: the cls piece; where attention is causal and no
+    BiLSTM follows it, the last position (0 of a sequence that is not there)."""
+    if self.is_xlnet or not self.config.causal or self.head.features:
+      return cls_positions
     at = jnp.arange(sequence_ids.shape[1])
-    mine = sequence_ids[:, None, :] == 1 + jnp.arange(sequences)[None, :, None]
+    mine = sequence_ids[:, None, :] == 1 + jnp.arange(cls_positions.shape[1])[None, :, None]
     return jnp.where(mine, at, 0).max(axis=-1)
 
   def _pool(self, hidden, sequence_ids, cls_positions, deterministic) -> Float[Array, "batch sequences width"]:
     if self.head.features:
       return self.dropout(gather_positions(hidden, cls_positions), deterministic)
-    if not self.is_xlnet and self.config.causal:  # [CLS] has seen nothing but itself
-      cls_positions = self._last(sequence_ids, cls_positions.shape[1])
+    cls_positions = self._summary(sequence_ids, cls_positions)
     if not self.is_xlnet:
       pooled = split_by_row(self.pooler(split_by_row(gather_positions(hidden, cls_positions))))
       return self.dropout(jnp.tanh(pooled), deterministic)

@@ -131,6 +131,8 @@ def main() -> None:
   layers = parse_layers(args.layers, config.num_layers)
   family = family_of(config)
   max_length = features.longest_row(config, args.max_length)
+  if args.pooling == "cls" and getattr(config, "causal", False):
+    raise ValueError("--pooling=cls: the first token of a left-to-right model sees no other; use mean or max")
   try:
     rows = features.make_rows(
       tokenizer,

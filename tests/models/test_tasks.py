@@ -135,6 +135,26 @@ def test_beams_hold_what_training_computes(family):
   np.testing.assert_allclose(found.answer, forced.answer, atol=1e-5)
 
 
+def test_whether_there_is_an_answer_is_read_where_a_left_to_right_model_has_seen_it():
+  """The answer's logit of a sequence in a packed row, from the first token and from the last one."""
+  one, config = head("conditional_span"), dataclasses.replace(CONFIGS["albert"], causal=True)
+  model, params = TaskModel(config, one), parameters(config, one)
+  batch = arrays(packed(False))
+  rows = (batch[name] for name in ("tokens", "segment_ids", "sequence_ids"))
+  hidden = model.apply({"params": params}, *rows, method="hidden")
+  ids = np.asarray(batch["sequence_ids"][0])
+  last = jnp.asarray([[np.flatnonzero(ids == i + 1).max() for i in range(2)]])
+  given = batch["sequence_ids"], batch["allowed"]
+
+  def read(at):
+    head = lambda model: model.conditional_span_head(hidden, *given, at, batch["start_positions"])
+    return model.apply({"params": params}, method=head).answer[0, :2]
+
+  found = model.apply({"params": params}, **batch).answer[0, :2]
+  np.testing.assert_allclose(found, read(last), atol=1e-5)
+  assert (np.abs(found - read(batch["cls_positions"][:, :2])) > 1e-5).all()
+
+
 def test_dropout_falls_on_the_pooled_vector_and_not_on_a_span():
   quiet = tiny.config(hidden_dropout=0.0, attention_dropout=0.0)
   rows = tiny.rows()

@@ -323,6 +323,15 @@ def test_mistakes_end_in_a_line(run, capsys, tmp_path, lines, arguments, message
   assert not (tmp_path / "out").exists()
 
 
+def test_the_first_token_of_a_left_to_right_model_says_nothing_of_a_text(run, capsys, monkeypatch):
+  loaded = opened("bert")[0]
+  causal = dataclasses.replace(loaded, config=dataclasses.replace(loaded.config, causal=True))
+  monkeypatch.setattr(extract_features, "load", lambda *_, **__: causal)
+  with pytest.raises(SystemExit):
+    run("--pooling=cls", lines=["a"])
+  assert "--pooling=cls: the first token of a left-to-right model sees no other" in capsys.readouterr().err
+
+
 def test_files_that_do_not_fit(run, capsys, monkeypatch, tmp_path):
   with pytest.raises(SystemExit):
     run(suffix=".txt")
