@@ -18,16 +18,20 @@ class Results:
   """The last evaluation of every finished run, in a file: {arm: {what: {seed: {metric: value}}}}.
 
   Raises:
-    ValueError: the file is of other steps of pretraining.
+    ValueError: the file is of other steps of pretraining, or none of these.
   """
 
   def __init__(self, path: pathlib.Path, steps: int):
     self._path = path
     self.values = {"steps": steps, "arms": {}}
     if path.exists():
-      self.values = json.loads(path.read_text(encoding="utf-8"))
-      if self.values["steps"] != steps:
-        raise ValueError(f"{path} is of --steps={self.values['steps']}; use that, or another --output")
+      try:
+        self.values = json.loads(path.read_text(encoding="utf-8"))
+        self.values["arms"].items()
+      except (ValueError, KeyError, TypeError, AttributeError):
+        raise ValueError(f"{path} is no file of tools.ablations; delete it, or use another --output") from None
+      if self.values.get("steps") != steps:
+        raise ValueError(f"{path} is of --steps={self.values.get('steps')}; use that, or another --output")
 
   def of(self, arm: Arm, what: str, seed: int) -> dict[str, float] | None:
     return self.values["arms"].get(arm.name, {}).get(what, {}).get(str(seed))

@@ -21,7 +21,7 @@ import sys
 
 from tqdm import tqdm
 
-from tools import ablation_plan, ablation_table, cli, sweep, sweep_jobs, sweep_plan
+from tools import ablation_plan, ablation_table, cli, corpus_flags, sweep, sweep_jobs, sweep_plan
 from tools.ablation_plan import COMPARISONS, VOCABULARIES, Needs
 from tools.ablation_table import Results
 from tools.sweep_jobs import Ended
@@ -56,11 +56,13 @@ def prepare(family: str, folder: pathlib.Path, vocab_size: int, text: list[str])
   """Makes the family's vocabulary and corpus, unless that was done before.
 
   Raises:
-    ValueError: a tool has failed; it has said why.
+    ValueError: there is no text, or a tool has failed; it has said why.
   """
   corpus, tokenizer = folder / family, folder / f"{family}-tokenizer"
   if (corpus / "corpus.json").exists():
     return
+  if not text:
+    raise ValueError(f"{corpus} is not prepared; say what text it is made of: --input=GLOB or --tfds=NAME")
   make = [*VOCABULARIES[family], f"--vocab_size={vocab_size}", f"--output={tokenizer}"]
   commands = [["prepare_corpus", *text, f"--tokenizer={tokenizer}", f"--output={corpus}"]]
   if not tokenizer.exists():
@@ -122,11 +124,17 @@ def _parse() -> tuple[argparse.Namespace, list[str]]:
   add("--json", action="store_true", help="print what results.json holds instead of the table")
   args, text = parser.parse_known_args()
   args.only = [name for name in args.only.split(",") if name]
+  if not args.only:
+    raise ValueError(f"--only names no comparison; use some of {', '.join(COMPARISONS)}")
   if strange := [name for name in args.only if name not in COMPARISONS]:
     raise ValueError(f"--only={strange[0]} is no comparison; use some of {', '.join(COMPARISONS)}")
   for name in ("seeds", "steps", "jobs"):
     if getattr(args, name) < 1:
       raise ValueError(f"--{name}={getattr(args, name)} must be at least 1")
+  if text:  # a flag that no tool has ends here, rather than after hours or never
+    of_text = argparse.ArgumentParser(prog=parser.prog, usage=argparse.SUPPRESS, allow_abbrev=False)
+    corpus_flags.add(of_text)
+    of_text.parse_args(text)
   return args, text
 
 

@@ -138,6 +138,8 @@ def no_blanks(given: Given) -> str:
     return f"the model has no head that predicts words ({family.head})"
   if getattr(config, "causal", False):
     return "a left-to-right model has met no blank, and has one order only"
+  for text in given.args.text:  # a mistake in it is said before anything is measured
+    geometry_joint.find_span(text, given.model.tokenizer, family.cls_last)
   if given.args.text:
     return ""
   try:

@@ -96,9 +96,25 @@ def test_the_table_by_hand(tmp_path):
   [
     (["--only=nsp,nps"], "--only=nps is no comparison; use some of nsp, ltr, sharing, sop, plm, memory"),
     (["--seeds=0"], "--seeds=0 must be at least 1"),
+    (["--only="], "--only names no comparison"),
+    ([], "corpora/bert is not prepared; say what text it is made of"),
   ],
 )
 def test_mistakes(flags, said, monkeypatch, tmp_path):
   monkeypatch.setattr("sys.argv", ["ablations", f"--output={tmp_path}", *flags])
   with pytest.raises(ValueError, match=said):
     ablations.main()
+
+
+def test_a_flag_that_no_tool_has(monkeypatch, tmp_path, capsys):
+  monkeypatch.setattr("sys.argv", ["ablations", f"--output={tmp_path}", "--input=text", "--sedes=3", "--dry_run"])
+  with pytest.raises(SystemExit):
+    ablations.main()
+  assert "--sedes=3" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"steps": 8, "arms": 1}'])
+def test_a_file_of_results_that_is_none(tmp_path, content):
+  (tmp_path / "results.json").write_text(content)
+  with pytest.raises(ValueError, match=r"results.json is no file of tools.ablations; delete it"):
+    Results(tmp_path / "results.json", 8)

@@ -276,6 +276,15 @@ def test_mistakes_end_in_a_line(run, capsys, arguments, message):
   assert message in capsys.readouterr().err
 
 
+def test_a_text_without_a_span_is_told_before_anything_is_measured(run, capsys, tmp_path):
+  (tmp_path / "lines.txt").write_text("\n".join(LINES))
+  with pytest.raises(SystemExit):
+    run(f"--input={tmp_path / 'lines.txt'}", "--text=a cat")
+  told = capsys.readouterr()
+  assert "'a cat': put one span in brackets" in told.err
+  assert not told.out
+
+
 def test_a_text_that_is_too_long_is_named(run, capsys, glue):
   with pytest.raises(SystemExit):
     run(f"--stsb={glue}", "--max_length=8", "--measures=pooling")
