@@ -25,9 +25,7 @@ def labelled(*labels) -> list[TextExample]:
 
 SENTENCES = [TagExample("0", ("a", "b"), ("O", "B-PER")), TagExample("1", ("a", "b"), ("O", "O"))]
 CHOICES = [ChoiceExample(f"{i}", "a", ("b", "c", "d"), label) for i, label in enumerate((2, 0, 2, 1, 2))]
-QUESTIONS = [
-  SpanExample(f"{i}", "a", "b", answers, not answers) for i, answers in enumerate(((("b", 0),), (), (), ()))
-]
+QUESTIONS = [SpanExample(f"{i}", "a", "b", answers, not answers) for i, answers in enumerate(((("b", 0),), (), (), ()))]
 NO_ANSWER = {"exact_match": 75, "f1": 75, "HasAns_f1": 0, "NoAns_f1": 100, "best_f1": 75}
 
 
