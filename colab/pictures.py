@@ -178,9 +178,11 @@ def curves(
     training: a metric of the training text to show besides.
     fractions: the metric lies between 0 and 1.
   """
-  of = lambda split, name: ([r["step"] for r in records if r["split"] == split], [
-    r[name] for r in records if r["split"] == split
-  ])  # fmt: skip
+
+  def of(split: str, name: str) -> tuple[list[int], list[float]]:
+    there = [record for record in records if record["split"] == split and name in record]
+    return [record["step"] for record in there], [record[name] for record in there]
+
   steps, values = of("eval", metric)
   if training:
     axes.plot(*of("train", training), color=BLUE, linewidth=1, alpha=0.45, label="training")
