@@ -13,7 +13,7 @@ from typing import Any
 
 from data.places import is_remote
 from training import metrics
-from training.settings import flatten
+from training.settings import defaults, flatten
 
 FILES = ("config.json", metrics.FILE)
 # Fields that runs of one group may differ in: the seed, and where things lie. A text is known by its fingerprint.
@@ -122,7 +122,8 @@ def _below(folder: pathlib.Path) -> list[pathlib.Path]:
 
 
 def read(workdir: pathlib.Path) -> Run:
-  """Reads a workdir. A torn last line of the log is no part of it.
+  """Reads a workdir. A torn last line of the log is no part of it. Fields that there were not when it was written have
+  their defaults.
 
   Raises:
     ValueError: config.json is no config, or the log is empty.
@@ -130,8 +131,8 @@ def read(workdir: pathlib.Path) -> Run:
   file, log = (workdir / name for name in FILES)
   try:
     config = json.loads(file.read_text(encoding="utf-8"))
-    fields = flatten(config)
-    if not (isinstance(fields["seed"], int) and isinstance(fields["steps"], int)):
+    fields = defaults(config) | flatten(config)
+    if not (isinstance(config["seed"], int) and isinstance(config["steps"], int)):
       raise TypeError("seed and steps must be numbers")
   except (ValueError, KeyError, AttributeError, TypeError) as error:
     raise ValueError(f"{file} is no run's config ({type(error).__name__}: {error}); train.py writes one") from None

@@ -89,6 +89,11 @@ def test_runs_that_differ_in_seed_and_paths_are_one_group(grouped):
   assert found == {"pair=nsp": [0, 1], "pair=sop": [0, 1]}
 
 
+def test_a_run_from_before_a_field_is_in_a_group_with_its_default(grouped):
+  assert list(grouped({"seed": 1}, {"seed": 2, "objective__words": "mlm"}).values()) == [[1, 2]]
+  assert list(grouped({"seed": 1}, {"seed": 2, "objective__words": "ltr"})) == ["words=mlm", "words=ltr"]
+
+
 def test_a_value_that_most_groups_have_is_not_said(grouped):
   found = grouped(
     {}, {"objective__pair": "sop"}, {"objective__masking__rate": 0.3}, {"optimizer__learning_rate": 0.002}
