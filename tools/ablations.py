@@ -56,14 +56,21 @@ def prepare(family: str, folder: pathlib.Path, vocab_size: int, text: list[str])
   """Makes the family's vocabulary and corpus, unless that was done before.
 
   Raises:
-    ValueError: there is no text, or a tool has failed; it has said why.
+    ValueError: there is no text, what is there was made of another, or a tool has failed; it has said why.
   """
-  corpus, tokenizer = folder / family, folder / f"{family}-tokenizer"
+  corpus, tokenizer, made = folder / family, folder / f"{family}-tokenizer", folder / f"{family}.json"
+  asked = {"vocab_size": vocab_size, "text": text}
+  before = json.loads(made.read_text(encoding="utf-8")) if made.exists() else asked
+  if before != asked | ({} if text else {"text": before["text"]}):
+    flags = " ".join([f"--vocab_size={before['vocab_size']}", *before["text"]])
+    raise ValueError(f"{corpus} is made by {flags}; use these, or another --output")
   if (corpus / "corpus.json").exists():
     return
   if not text:
     raise ValueError(f"{corpus} is not prepared; say what text it is made of: --input=GLOB or --tfds=NAME")
   make = [*VOCABULARIES[family], f"--vocab_size={vocab_size}", f"--output={tokenizer}"]
+  folder.mkdir(parents=True, exist_ok=True)
+  sweep_plan.write(made, json.dumps(asked))
   commands = [["prepare_corpus", *text, f"--tokenizer={tokenizer}", f"--output={corpus}"]]
   if not tokenizer.exists():
     commands.insert(0, ["train_tokenizer", *text, *make])

@@ -2,6 +2,7 @@
 
 import json
 import statistics
+import subprocess
 
 import pytest
 
@@ -72,6 +73,22 @@ def test_what_is_known_is_not_run_again_whether_its_workdir_is_there_or_not(tmp_
   assert not Results(tmp_path / "results.json", 8).missing(moved)
   with pytest.raises(ValueError, match=r"is of --steps=8; use that, or another --output"):
     Results(tmp_path / "results.json", 9)
+
+
+def test_a_corpus_of_other_text_is_not_taken_for_this_one(tmp_path, monkeypatch):
+  commands = []
+  ran = subprocess.CompletedProcess((), 0)
+  monkeypatch.setattr(subprocess, "run", lambda command, check: commands.append(command[2]) or ran)
+  ablations.prepare("bert", tmp_path, 100, ["--input", "a.txt"])
+  assert commands == ["tools.train_tokenizer", "tools.prepare_corpus"]
+  (tmp_path / "bert").mkdir()
+  (tmp_path / "bert" / "corpus.json").touch()
+  ablations.prepare("bert", tmp_path, 100, ["--input", "a.txt"])
+  ablations.prepare("bert", tmp_path, 100, [])
+  assert len(commands) == 2
+  for vocab_size, text in ((200, ["--input", "a.txt"]), (100, ["--input", "b.txt"])):
+    with pytest.raises(ValueError, match=r"is made by --vocab_size=100 --input a.txt; use these, or another --output"):
+      ablations.prepare("bert", tmp_path, vocab_size, text)
 
 
 def test_the_table_by_hand(tmp_path):
