@@ -45,7 +45,10 @@ def test_bits_per_byte_is_the_loss_over_the_bytes_of_the_targets(straight):
   assert 1 < bytes_per_target < 6  # pieces of the made-up text are a few letters long
 
 
-@pytest.mark.parametrize(("mesh", "devices"), [({"mesh__data": 2}, 2), ({"mesh__data": 1, "mesh__fsdp": 4}, 4)])
+@pytest.mark.parametrize(
+  ("mesh", "devices"),
+  [({"mesh__data": 2}, 2), pytest.param({"mesh__data": 1, "mesh__fsdp": 4}, 4, marks=pytest.mark.slow)],
+)
 def test_meshes_agree_with_dropout_on(straight, prepared_corpus, tmp_path, mesh, devices):
   assert_close(runs.run(tmp_path, runs.config(prepared_corpus, **mesh), devices), runs.series(straight))
 

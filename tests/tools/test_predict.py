@@ -53,7 +53,7 @@ SLOW = pytest.mark.slow
 @pytest.mark.parametrize(
   ("name", "family", "written"),
   [
-    ("mnli", "bert", ["MNLI-m.tsv"]),
+    pytest.param("mnli", "bert", ["MNLI-m.tsv"], marks=SLOW),
     ("squad2", "bert", ["nbest_predictions.json", "null_odds.json", "predictions.json"]),
     pytest.param("stsb", "albert", ["STS-B.tsv"], marks=SLOW),
     pytest.param("conll2003", "bert", ["conll2003.txt"], marks=SLOW),
