@@ -93,7 +93,7 @@ def test_a_mistake_starts_nothing_and_is_one_line(arguments, said):
   assert said in line
 
 
-def wait_for(condition, process: subprocess.Popen, seconds: float = 240) -> None:
+def wait_for(condition, process: subprocess.Popen, seconds: float = 600) -> None:
   deadline = time.monotonic() + seconds
   while not condition():
     assert process.poll() is None, process.returncode
@@ -173,7 +173,7 @@ def test_of_four_processes_one_is_killed_and_all_go_on_with_the_series_of_one_pr
   run = start(tmp_path / "run", prepared_corpus, 4, restarts=1)
   wait_for(lambda: saved_steps(str(tmp_path / "run")) and trained(tmp_path / "run") % 10 == 5, run)
   os.kill(children(run)[2], signal.SIGKILL)
-  assert run.wait(timeout=400) == 0, said(tmp_path / "run")
+  assert run.wait(timeout=900) == 0, said(tmp_path / "run")
   assert "process 2 of 4 was killed by SIGKILL; stopping the others" in said(tmp_path / "run")
   assert "continuing from step" in said(tmp_path / "run")
   assert "on 8 × cpu" in said(tmp_path / "run")
@@ -185,12 +185,12 @@ def test_sigterm_to_one_of_four_saves_on_all_and_two_go_on(alone, prepared_corpu
   run = start(tmp_path / "run", prepared_corpus, 4)
   wait_for(lambda: trained(tmp_path / "run") >= 5, run)
   os.kill(children(run)[2], signal.SIGTERM)
-  assert run.wait(timeout=120) == 0, said(tmp_path / "run")
+  assert run.wait(timeout=600) == 0, said(tmp_path / "run")
   (step,) = saved_steps(str(tmp_path / "run"))[-1:]
   assert f"stopped by SIGTERM: step {step} is saved" in said(tmp_path / "run")
   assert step < FIELDS["steps"]
   run = start(tmp_path / "run", prepared_corpus, 2)
-  assert run.wait(timeout=400) == 0, said(tmp_path / "run")
+  assert run.wait(timeout=900) == 0, said(tmp_path / "run")
   assert f"continuing from step {step}" in said(tmp_path / "run")
   assert "on 4 × cpu" in said(tmp_path / "run")
   assert_same(runs.series(tmp_path / "run"), alone)
