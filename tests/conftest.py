@@ -3,9 +3,10 @@
 import os
 import pathlib
 
+from tests import compilation
+
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
-# Tests spend their time compiling small programs: no optimisation halves it.
-os.environ.setdefault("XLA_FLAGS", "--xla_force_host_platform_device_count=8 --xla_backend_optimization_level=0")
+os.environ.setdefault("XLA_FLAGS", f"{compilation.EIGHT_DEVICES} {compilation.QUICKLY}")
 
 import jax
 import pytest

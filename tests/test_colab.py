@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from colab import install, pictures
-from tests import tasks, text
+from tests import compilation, tasks, text
 from training import metrics
 
 ROOT = pathlib.Path(__file__).parent.parent
@@ -28,7 +28,7 @@ def read(name: str) -> nbformat.NotebookNode:
 @pytest.fixture
 def run(monkeypatch):
   """Runs a notebook with other parameters in a kernel of its own; returns it with its outputs."""
-  monkeypatch.setenv("XLA_FLAGS", "--xla_backend_optimization_level=0")  # without conftest's eight devices
+  monkeypatch.setenv("XLA_FLAGS", compilation.QUICKLY)  # without conftest's eight devices
   monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", str(ROOT / ".cache" / "xla"))
   monkeypatch.setenv("JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS", "0.2")
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from launch import local
-from tests import runs
+from tests import compilation, runs
 from tests.training import toy_runs
 from training import metrics
 from training.checkpoint import saved_steps
@@ -123,7 +123,7 @@ def test_a_mistake_that_one_process_sees_ends_all_at_once_in_its_own_line(tmp_pa
 
 NUMBERS = ("loss", "mlm_loss", "nsp_loss", "mlm_accuracy")
 FIELDS = {"steps": 60, "eval_every": 30, "checkpoint_every": 10}
-ENV = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": "--xla_backend_optimization_level=0", "PYTHONUNBUFFERED": "1"}
+ENV = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": compilation.QUICKLY, "PYTHONUNBUFFERED": "1"}
 
 
 @pytest.fixture(scope="module")

@@ -12,6 +12,7 @@ from models.config import EncoderConfig
 from models.pretraining import PretrainingModel
 from objectives import mlm, pair
 from objectives.masking import Corrupted
+from tests import compilation
 from tests.parity import reference
 from training import optimizer
 from training.schedule import ScheduleConfig
@@ -43,7 +44,7 @@ def our_losses(config: EncoderConfig, params: dict, batches: list[dict[str, np.n
   model = PretrainingModel(config)
   tx, _ = make_optimizer(name)
 
-  @functools.partial(jax.jit, compiler_options={"xla_backend_optimization_level": 2})  # tests are compiled without
+  @functools.partial(jax.jit, compiler_options=compilation.WELL)
   def step(params, state, batch):
     def loss(params):
       output = model.apply(

@@ -7,6 +7,7 @@ import jax
 import pytest
 
 import train
+from tests import compilation
 from tests.training import toy
 from training import metrics
 
@@ -56,7 +57,7 @@ def command(workdir, *fields) -> list[str]:
   ]
 
 
-ENV = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": ""}
+ENV = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": compilation.QUICKLY}
 
 
 def newest(workdir) -> int | None:
