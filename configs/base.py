@@ -1,6 +1,7 @@
 """Every field of a run, its default, and what it means. Recipes start from here and change what differs.
 
-Any field can be set on the command line: `--config.optimizer.learning_rate=1e-4`, `--config.stages[0].steps=1000`.
+Any field can be set on the command line: `--config.optimizer.learning_rate=1e-4`, `--config.stages[0].steps=1000`, or
+all stages of a recipe that has none: `--config.stages="({'steps': 900, 'length': 128}, {'steps': 100})"`.
 """
 
 from ml_collections import ConfigDict

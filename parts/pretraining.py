@@ -203,7 +203,7 @@ def plan(config: ConfigDict) -> Plan:
 
 def stages_of(config: ConfigDict) -> list[Stage]:
   """Returns the stages that the config declares."""
-  return make_stages(config.steps, config.length, config.batch_size, [stage.to_dict() for stage in config.stages])
+  return make_stages(config.steps, config.length, config.batch_size, config.stages)
 
 
 def build(config: ConfigDict) -> Parts:

@@ -124,7 +124,7 @@ def _parse() -> tuple[argparse.Namespace, list[str]]:
   add("--conll", type=pathlib.Path, metavar="DIR", help="the folder of CoNLL-2003; without it, no names")
   add("--only", default=",".join(COMPARISONS), metavar="NAMES", help="comparisons, by name [all six]")
   add("--seeds", type=int, default=3, metavar="N", help="of pretraining and of fine-tuning [%(default)s]")
-  add("--steps", type=int, default=2000, metavar="N", help="of pretraining [%(default)s]")
+  add("--steps", type=int, default=1000, metavar="N", help="of pretraining [%(default)s]")
   add("--vocab_size", type=int, default=4000, metavar="N", help="pieces [%(default)s]")
   add("--jobs", type=int, default=1, metavar="N", help="runs at a time [%(default)s]")
   add("--dry_run", action="store_true", help="print the table of what is there, and run nothing")

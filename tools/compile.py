@@ -93,8 +93,9 @@ def with_batch(config: ConfigDict, index: int, rows: int) -> ConfigDict:
   """Returns the config with another batch size in one stage."""
   config = config.copy_and_resolve_references()
   if len(config.get("stages", ())) > index:
-    with config.unlocked():
-      config.stages[index].batch_size = rows
+    config.stages = tuple(
+      dict(stage) | {"batch_size": rows} if at == index else stage for at, stage in enumerate(config.stages)
+    )
   else:
     config.batch_size = rows
   return config

@@ -2,7 +2,9 @@
 then 512)."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from ml_collections import ConfigDict
 
 
 @dataclasses.dataclass(frozen=True)
@@ -16,7 +18,9 @@ class Stage:
   batch_size: int
 
 
-def make_stages(steps: int, length: int, batch_size: int, declared: Sequence[dict] = ()) -> list[Stage]:
+def make_stages(
+  steps: int, length: int, batch_size: int, declared: Sequence[Mapping[str, int] | ConfigDict] = ()
+) -> list[Stage]:
   """Returns the stages of a run of `steps` steps.
 
   Stages follow one another and the last one lasts until the run ends, so a longer or shorter run never moves an
@@ -35,6 +39,8 @@ def make_stages(steps: int, length: int, batch_size: int, declared: Sequence[dic
   defaults = {"steps": steps, "length": length, "batch_size": batch_size}
   stages, start = [], 0
   for index, stage in enumerate(declared or [defaults]):
+    if not isinstance(stage, Mapping | ConfigDict):
+      raise ValueError(f"stages[{index}]={stage!r} must say its steps: {{'steps': 1000, 'length': 128}}")
     unknown = set(stage) - set(defaults)
     if unknown or "steps" not in stage:
       raise ValueError(f"stages[{index}] must have steps, and may have length and batch_size, not {sorted(stage)}")

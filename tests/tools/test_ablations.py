@@ -6,10 +6,12 @@ import subprocess
 
 import pytest
 
+from parts import pretraining
 from tools import ablation_plan, ablation_table, ablations, sweep_plan
 from tools.ablation_plan import COMPARISONS, PRETRAINING, Arm
 from tools.ablation_table import Results
 from training import run_flags
+from training.stages import Stage
 
 SOURCES = {"conll2003": "CONLL", "stsb": "GLUE"}
 
@@ -48,7 +50,8 @@ def test_each_run_is_a_command_that_train_reads(tmp_path):
       assert config.seed == 3
       assert config.init_from == ("" if run == need.pretraining else str(need.pretraining.workdir))
   _, config = run_flags.parsed(plan(tmp_path, ["ltr"])[1].pretraining.arguments)
-  assert (config.objective.words, config.model.causal, config.length, config.steps) == ("ltr", True, 64, 8)
+  assert (config.objective.words, config.model.causal, config.steps) == ("ltr", True, 8)
+  assert pretraining.stages_of(config) == [Stage(0, 0, 6, 32, 128), Stage(1, 6, 8, 64, 64)]
 
 
 def test_a_task_without_files_is_left_out(tmp_path):

@@ -9,7 +9,9 @@ import pytest
 from tensorboard.backend.event_processing import event_accumulator
 
 from configs import base
-from training import loop, metrics, report, settings
+from parts import pretraining
+from tools import compile
+from training import loop, metrics, report, run_flags, settings
 from training.stages import Stage, make_stages
 
 
@@ -27,8 +29,25 @@ def test_the_last_stage_lasts_until_the_run_ends_and_boundaries_never_move():
   assert make_stages(7, 1, 32, BERT) == [Stage(0, 0, 7, 128, 32)]
 
 
+def test_stages_may_come_from_the_command_line():
+  stages = "({'steps': 3, 'length': 32}, {'steps': 1, 'batch_size': 8})"
+  _, config = run_flags.parsed(
+    [
+      "--config=configs/quickstart.py:bert",
+      "--workdir=w",
+      "--config.steps=4",
+      "--config.length=64",
+      f"--config.stages={stages}",
+    ]
+  )
+  assert pretraining.stages_of(config) == [Stage(0, 0, 3, 32, 128), Stage(1, 3, 4, 64, 8)]
+  wider = compile.with_batch(config, 1, 16)
+  assert [stage.batch_size for stage in pretraining.stages_of(wider)] == [128, 16]
+  assert pretraining.stages_of(config)[1].batch_size == 8
+
+
 @pytest.mark.parametrize(
-  "stages", [[{"length": 3}], [{"steps": 0}], [{"steps": 3, "lenght": 3}], [{"steps": 3, "length": 0}]]
+  "stages", [[{"length": 3}], [{"steps": 0}], [{"steps": 3, "lenght": 3}], [{"steps": 3, "length": 0}], [3]]
 )
 def test_a_stage_that_makes_no_sense_is_named(stages):
   with pytest.raises(ValueError, match=r"stages\[0\]"):
