@@ -63,7 +63,7 @@ SLOW = pytest.mark.slow
 def test_a_split_goes_into_the_leaderboards_files_which_score_as_the_run_did(name, family, written, tmp_path, call):
   kind = TASKS[name].kind
   source, run, output = tasks.write_official(tmp_path / "files", name), tmp_path / "run", tmp_path / "out"
-  # Files hold numbers to three digits: what a regression says is spread by then, or rounding would order it.
+  # Files hold numbers to three digits: what a regression says is spread by then, so that few of them tie.
   learns = {"steps": 12, "optimizer__learning_rate": 3e-4} if kind == "regression" else {"steps": 3}
   evaluated = tasks.run(run, tasks.config(source, kind, family, data__task=name, **learns))[-1]
   flags = (f"--checkpoint={run}", f"--source={source}", "--batch_size=4")
@@ -82,7 +82,9 @@ def test_a_split_goes_into_the_leaderboards_files_which_score_as_the_run_did(nam
     assert predict.threshold_of(run) == evaluated["threshold"]
   else:
     found = scored(output / written[0])
-  assert {key: evaluated[key] for key in found} == pytest.approx(found, rel=0.05 if kind == "regression" else 1e-5)
+  assert {key: evaluated[key] for key in found} == pytest.approx(
+    found, **({"abs": 0.1} if kind == "regression" else {"rel": 1e-5})
+  )
   assert TASKS[name].main_score in found
 
   # Test splits have no labels; they are what is predicted if no split is named.
