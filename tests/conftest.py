@@ -6,6 +6,7 @@ import pathlib
 from tests import compilation
 
 os.environ.setdefault("JAX_PLATFORMS", "cpu")
+os.environ.setdefault("OMP_NUM_THREADS", "1")  # torch's threads wait for one another on cores that others use
 os.environ.setdefault("XLA_FLAGS", f"{compilation.EIGHT_DEVICES} {compilation.QUICKLY}")
 
 import jax
