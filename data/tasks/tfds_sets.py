@@ -8,13 +8,15 @@ import numpy as np
 from data.tasks.table import Task
 
 _AT_ONCE = 256  # one by one costs several times as much
+_NO_SCORE = -1.0  # GLUE's test sets have it for every label, a number's too
 
 
 def records(task: Task, name: str, split: str, data_dir: str | None = None) -> Iterator[dict[str, Any]]:
   """Yields the records of a split; the data set is downloaded and prepared if it is not there yet.
 
   Args:
-    task: its columns and labels; TFDS's class numbers become its names of labels, -1 (test sets) no label.
+    task: its columns and labels; TFDS's class numbers become its names of labels, -1 (test sets) no label, and neither
+      is a score of -1 where the task's bounds leave it out.
     name: for example "glue/cola".
     split: ours; task.tfds_splits has TFDS's.
     data_dir: where TFDS keeps its data sets.
@@ -40,7 +42,10 @@ def records(task: Task, name: str, split: str, data_dir: str | None = None) -> I
     numbers = range(first, min(first + _AT_ONCE, len(source)))
     some = source.__getitems__(numbers) if hasattr(source, "__getitems__") else [source[i] for i in numbers]
     for record in some:
-      yield {ours.get(key, key): _plain(task, features[key], value) for key, value in record.items()}
+      plain = {ours.get(key, key): _plain(task, features[key], value) for key, value in record.items()}
+      if task.bounds and plain.get(task.label) == _NO_SCORE < task.bounds[0]:
+        plain[task.label] = None
+      yield plain
 
 
 def _plain(task: Task, feature: Any, value: Any) -> Any:

@@ -7,7 +7,7 @@ import tensorflow_datasets as tfds
 from data import corpora
 from data.tasks.examples import SpanExample, TagExample, TextExample
 from data.tasks.readers import read
-from data.tasks.table import TASKS
+from data.tasks.table import TASKS, custom
 
 F = tfds.features
 CONTEXT = "The Normans lived in France."
@@ -66,8 +66,15 @@ def test_classes_of_other_names_go_by_their_number(tmp_path):
 
 def test_scores_are_numbers(tmp_path):
   features = {"sentence1": F.Text(), "sentence2": F.Text(), "label": np.float32, "idx": np.int32}
-  name = build(tmp_path, features, {"validation": [{"sentence1": "a", "sentence2": "b", "label": 2.5, "idx": 1}]})
+  record = {"sentence1": "a", "sentence2": "b", "idx": 1}
+  labels = {"validation": 2.5, "test": -1.0, "train": -1.0}
+  name = build(tmp_path, features, {split: [record | {"label": label}] for split, label in labels.items()})
   assert read(TASKS["stsb"], name, "dev", data_dir=str(tmp_path)) == [TextExample("1", ("a", "b"), 2.5)]
+  assert read(TASKS["stsb"], name, "test", data_dir=str(tmp_path)) == [TextExample("1", ("a", "b"))]
+  with pytest.raises(ValueError, match="train:0: no 'score'; every example that is trained on or scored needs one"):
+    read(TASKS["stsb"], name, "train", data_dir=str(tmp_path))
+  of_ones_own = custom("regression", texts=("sentence1", "sentence2"))  # there it may be a score
+  assert read(of_ones_own, name, "test", data_dir=str(tmp_path)) == [TextExample("1", ("a", "b"), -1.0)]
 
 
 def test_questions_have_their_answers(tmp_path):
