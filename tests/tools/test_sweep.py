@@ -127,11 +127,22 @@ def test_seeds_are_a_count_or_a_list():
   assert sweep_plan.read_seeds("3,", 5) == [3]
 
 
-@pytest.mark.parametrize(("name", "cells", "first"), [("glue", 4, "5e-05"), ("appendix", 18, "16"), ("small", 20, "8")])
-def test_the_papers_grids(name, cells, first):
-  axes = sweep_plan.read_grid([name], "configs/finetune/bert.py:mrpc")
-  assert axes[0].texts[0] == first
-  assert len(sweep_plan.plan([RECIPE], axes, [0], OUT)) == cells
+RATE, ROWS = "optimizer.learning_rate", "batch_size"
+PAPERS_GRIDS = {
+  "glue": (4, {RATE: [5e-5, 4e-5, 3e-5, 2e-5]}),  # at 32 rows and 3 epochs, as the recipe has them
+  "appendix": (18, {ROWS: [16, 32], RATE: [5e-5, 3e-5, 2e-5], "epochs": [2, 3, 4]}),
+  "small": (20, {ROWS: [8, 16, 32, 64, 128], RATE: [3e-4, 1e-4, 5e-5, 3e-5], "epochs": [4]}),
+}
+
+
+@pytest.mark.parametrize("name", PAPERS_GRIDS)
+def test_the_papers_grids(name):
+  cells, values = PAPERS_GRIDS[name]
+  runs = sweep_plan.plan([RECIPE], sweep_plan.read_grid([name], "configs/finetune/bert.py:mrpc"), [0], OUT)
+  assert len({run.cell for run in runs}) == len(runs) == cells
+  assert {field: list(dict.fromkeys(run.fields[field] for run in runs)) for field in runs[0].fields} == values
+  if name == "glue":
+    assert {(run.recipe[ROWS], run.recipe["epochs"]) for run in runs} == {(32, 3.0)}
 
 
 def test_names_that_tell_runs_apart_and_that_folders_can_have():
