@@ -5,7 +5,8 @@
 FOLDER holds a BERT's vocab.txt; the model is of --size with random weights and the task's head. Both read the same
 examples. Ours packs them into rows as `train.py` does; `transformers` pads each batch to its longest, in its usual data
 loader with its fast tokenizer. A fine-tuning round is --batches steps of --rows examples, dropout on, clipped, AdamW,
-reading included; a predicting round is --predict examples of the dev set. Rates are medians over the rounds.
+batching included, tokenised beforehand; a predicting round is the logits of --predict examples of the dev set, ours by
+the run's evaluation. Rates are medians over the rounds.
 """
 
 import contextlib

@@ -5,13 +5,17 @@ r"""BERT on the tasks of its paper (Devlin et al., 2019, section 4 and appendix 
 
 CHECKPOINT is a workdir, a folder in Hugging Face layout, hf:ORG/NAME or a TF1 checkpoint; GLUE the folder over the
 tasks' folders. The paper takes GLUE's rate by the dev score, and the best of several random restarts; here it is 2e-5,
-and `python -m tools.sweep --grid=glue --seeds=5 --output=runs/mrpc-sweep` with the arguments above does that. Hardware
-as published: a Cloud TPU for an hour at most, or a GPU for a few hours. Expected on dev, base: MNLI-m 84.4, QNLI 88.4,
-MRPC accuracy 86.7, SST-2 92.7, SQuAD 1.1 80.8 EM and 88.5 F1, SWAG 81.6, CoNLL-2003 96.4 F1; large: SQuAD 1.1 84.1 and
-90.9, SQuAD 2.0 78.7 and 81.9, SWAG 86.6, CoNLL-2003 96.6.
+and `python -m tools.sweep … --grid=glue --seeds=5 --output=runs/mrpc-sweep` with the other arguments above does that.
+Hardware as published: a Cloud TPU for an hour at most, or a GPU for a few hours. Expected on dev, base: MNLI-m 84.4,
+QNLI 88.4, MRPC accuracy 86.7, SST-2 92.7, SQuAD 1.1 80.8 EM and 88.5 F1, SWAG 81.6, CoNLL-2003 96.4 F1; large:
+SQuAD 1.1 84.1 and 90.9, SQuAD 2.0 78.7 and 81.9, SWAG 86.6, CoNLL-2003 96.6.
 
-SQuAD after TriviaQA (section 4.2), in a folder with train-v1.1.json and dev-v1.1.json in SQuAD's form; the span head
-goes on:
+SQuAD after TriviaQA (section 4.2); the span head goes on. TRIVIAQA holds train-v1.1.json and dev-v1.1.json, which
+TriviaQA's own utils/convert_to_squad_format.py (of mandarjoshi90/triviaqa; --triviaqa_file=qa/wikipedia-train.json
+--squad_file=… --wikipedia_dir=evidence/wikipedia --web_dir=evidence/web) writes. It keeps questions whose answer its
+excerpt of the text does not hold, with an empty list of answers; leave those out:
+
+    jq -c '.data[].paragraphs[].qas |= map(select(.answers != []))' converted.json > TRIVIAQA/train-v1.1.json
 
     python train.py --config=configs/finetune/bert.py:squad1 --config.init_from=CHECKPOINT \
         --config.data.source=TRIVIAQA --workdir=runs/triviaqa

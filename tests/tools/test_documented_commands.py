@@ -1,15 +1,20 @@
-"""The commands that README and Makefile show together work on one text."""
+"""The commands that the documents and the Makefile show: each would be taken, and those on one text agree about it."""
 
 import argparse
+import importlib
 import pathlib
 import re
 import shlex
 
 import pytest
 
+from launch import command
 from tools import corpus_flags
+from training import run_flags
 
 ROOT = pathlib.Path(__file__).parents[2]
+DOCUMENTS = ["README.md", "colab/README.md", *sorted(f"docs/{path.name}" for path in (ROOT / "docs").glob("*.md"))]
+RECIPES = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "configs").rglob("*.py"))
 OTHER = (
   "--output",
   "--tokenizer",
@@ -19,6 +24,7 @@ OTHER = (
   "--cased",
   "$(VOCABULARY_FLAGS)",
 )  # what is not about the text
+_COMMAND = re.compile(r"\bpython (train\.py|-m (?:tools|benchmarks|launch)\.\w+)([^`;]*)")
 
 
 def commands(path: pathlib.Path) -> list[tuple[str, list[str]]]:
@@ -26,6 +32,72 @@ def commands(path: pathlib.Path) -> list[tuple[str, list[str]]]:
   lines = path.read_text().replace("\\\n", " ").splitlines()
   pattern = r"-m tools\.(train_tokenizer|prepare_corpus) ([^;&]*)"
   return [(tool, shlex.split(rest)) for line in lines for tool, rest in re.findall(pattern, line)]
+
+
+def shown(text: str) -> list[tuple[str, list[str]]]:
+  """Returns ("train.py" or a module, arguments) of the commands in a text; `NAME="…"` above them is put in."""
+  found, variables = [], {}
+  for line in text.replace("\\\n", " ").splitlines():
+    if assigned := re.match(r'([A-Z]+)="(.*)"$', line):
+      variables[assigned[1]] = assigned[2]
+    for what, rest in _COMMAND.findall(line):
+      rest = re.sub(r"\$([A-Z]+)\b", lambda name: variables[name[1]], re.sub(r"\s#.*", "", rest))
+      if "…" not in rest:
+        found.append((what.removeprefix("-m "), shlex.split(rest)))
+  return found
+
+
+def test_commands_are_found_with_their_variables():
+  text = 'RUN="--a=1"\n$ python train.py $RUN --b \\\n  "c d"  # why\n`python -m tools.x` and `python -m tools.y --z=…`'
+  assert shown(text) == [("train.py", ["--a=1", "--b", "c d"]), ("tools.x", [])]
+
+
+class Parsed(Exception):
+  """A tool has made its parser, and asked it."""
+
+
+def take(monkeypatch, module: str, arguments: list[str]) -> list[str]:
+  """Returns what the parser of a module leaves of the arguments.
+
+  Raises:
+    argparse.ArgumentError, SystemExit: it does not take them.
+  """
+
+  def stop(asked):
+    def ask(parser, args=None, namespace=None):
+      try:
+        left = asked(parser, arguments, namespace)
+      except SystemExit:
+        raise AssertionError(f"{module} does not take {shlex.join(arguments)}") from None
+      raise Parsed(left[1] if isinstance(left, tuple) else [])
+
+    return ask
+
+  with monkeypatch.context() as patch:
+    for name in ("parse_known_args", "parse_args"):
+      patch.setattr(argparse.ArgumentParser, name, stop(getattr(argparse.ArgumentParser, name)))
+    patch.setattr("sys.argv", [module])
+    with pytest.raises(Parsed) as asked:
+      importlib.import_module(module).main()
+  return asked.value.args[0]
+
+
+@pytest.mark.parametrize("file", DOCUMENTS + RECIPES)
+def test_what_is_shown_is_taken(file, monkeypatch):
+  monkeypatch.chdir(ROOT)
+  for what, arguments in shown((ROOT / file).read_text()):
+    own, train = command.split(arguments) if what.startswith("launch.") else (arguments, [])
+    if what != "train.py":
+      own = take(monkeypatch, what, own)
+    if what == "tools.ablations":  # the rest is about the text
+      parser = argparse.ArgumentParser(allow_abbrev=False)
+      corpus_flags.add(parser)
+      parser.parse_args(own)
+    elif what == "train.py":
+      run_flags.parsed(own)
+    elif own or train:
+      recipe = [argument for argument in arguments if argument.startswith("--config=")]
+      run_flags.parsed(["--workdir=-", *recipe, *own, *train])
 
 
 @pytest.mark.parametrize("file", ["README.md", "Makefile"])
