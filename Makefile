@@ -74,7 +74,7 @@ format: $(VENV)/dev  ## Put the formatting right
 	@$(RUN) -m ruff check --fix .
 	@$(RUN) -m ruff format .
 
-bench: $(VENV)/bench  ## Speed, side by side with other libraries
+bench: $(VENV)/bench  ## Speed beside other libraries; with folders GLUE=, MINILM=, CONLL=, SQUAD= also of tasks, their scores, and answers
 	@$(RUN) -m benchmarks.train_step --family=bert
 	@$(RUN) -m benchmarks.train_step --family=albert
 	@$(RUN) -m benchmarks.train_step --family=xlnet --rows=2 --length=512
@@ -82,6 +82,10 @@ bench: $(VENV)/bench  ## Speed, side by side with other libraries
 	@$(RUN) -m benchmarks.pipeline
 	@$(RUN) -m benchmarks.host
 	@$(RUN) -m benchmarks.prepare
+	@$(if $(and $(GLUE),$(MINILM)),$(RUN) -m benchmarks.task_step --source=$(GLUE) --tokenizer=$(MINILM))
+	@$(if $(and $(GLUE),$(MINILM),$(CONLL)),$(RUN) -m benchmarks.fine_tuning --checkpoint=$(MINILM) --glue=$(GLUE) --conll=$(CONLL) \
+	  --output=runs/fine-tuning)
+	@$(if $(and $(SQUAD),$(MINILM)),$(RUN) -m benchmarks.answers --source=$(SQUAD) --tokenizer=$(MINILM))
 
 clean:  ## Remove caches (never runs/)
 	rm -rf .cache .pytest_cache .ruff_cache
