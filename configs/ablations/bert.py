@@ -1,12 +1,23 @@
-"""BERT's ablations (Devlin et al., 2019: tables 5, 6 and 8, figure 5), and what RoBERTa and SpanBERT changed.
+r"""BERT's ablations (Devlin et al., 2019: tables 5, 6 and 8, figure 5), and what RoBERTa and SpanBERT changed.
 
     python train.py --config=configs/ablations/bert.py:no_nsp --config.data.corpus=CORPUS --workdir=runs/no_nsp
     python train.py --config=configs/ablations/bert.py:small/no_nsp --workdir=runs/small_no_nsp
 
 Table 5: `base` is MLM and NSP, `no_nsp` MLM alone, `ltr` left to right without NSP. Its last line, a BiLSTM over that,
-is a matter of fine-tuning: `--config.head.features=last --config.head.lstm_layers=1`. Figure 5 is `base` and `ltr`,
-fine-tuned from the checkpoints of several steps (`--config.init_from=runs/ltr@200000`). Table 6: `3/768/12` is layers,
+is a matter of fine-tuning: `--config.head.features=last --config.head.lstm_layers=1`. Table 6: `3/768/12` is layers,
 width and heads. Table 8: `mask_80_10_10` is the share of targets shown as [MASK], as they are, and as a random token.
+
+Figure 5 is `base` and `ltr`, fine-tuned from the checkpoints of several steps. Those must stay: five of them, and room
+for what SIGTERM saves between:
+
+    for ROW in base ltr; do
+      python train.py --config=configs/ablations/bert.py:$ROW --config.data.corpus=CORPUS --workdir=runs/$ROW \
+          --config.checkpoint_every=200000 --config.keep_last=10
+      for STEP in 200000 400000 600000 800000 1000000; do
+        python train.py --config=configs/finetune/bert.py:mnli --config.init_from=runs/$ROW@$STEP \
+            --config.data.source=GLUE --workdir=runs/$ROW-$STEP-mnli
+      done
+    done
 
 RoBERTa (Liu et al., 2019, §4.2): `full_sentences` is rows filled with sentences, across documents, and no NSP (masks
 are fresh each time in any run here); `doc_sentences` stays in a document. SpanBERT (Joshi et al., 2020, §3.1): `spans`.

@@ -2,9 +2,11 @@
 
 import argparse
 import importlib
+import itertools
 import pathlib
 import re
 import shlex
+import string
 
 import pytest
 
@@ -35,21 +37,31 @@ def commands(path: pathlib.Path) -> list[tuple[str, list[str]]]:
 
 
 def shown(text: str) -> list[tuple[str, list[str]]]:
-  """Returns ("train.py" or a module, arguments) of the commands in a text; `NAME="…"` above them is put in."""
+  """Returns ("train.py" or a module, arguments) of the commands in a text, with what `NAME="…"` and `for NAME in …` above
+  them say."""
   found, variables = [], {}
   for line in text.replace("\\\n", " ").splitlines():
     if assigned := re.match(r'([A-Z]+)="(.*)"$', line):
-      variables[assigned[1]] = assigned[2]
+      variables[assigned[1]] = [assigned[2]]
+    if loop := re.search(r"for ([A-Z]+) in (.*); do", line):
+      variables[loop[1]] = loop[2].split()
     for what, rest in _COMMAND.findall(line):
-      rest = re.sub(r"\$([A-Z]+)\b", lambda name: variables[name[1]], re.sub(r"\s#.*", "", rest))
-      if "…" not in rest:
-        found.append((what.removeprefix("-m "), shlex.split(rest)))
+      rest = re.sub(r"\s#.*", "", rest)
+      names = sorted(set(re.findall(r"\$([A-Z]+)\b", rest)))
+      for values in itertools.product(*(variables[name] for name in names)):
+        whole = string.Template(rest).safe_substitute(zip(names, values, strict=True))
+        if "…" not in rest:
+          found.append((what.removeprefix("-m "), shlex.split(whole)))
   return found
 
 
 def test_commands_are_found_with_their_variables():
-  text = 'RUN="--a=1"\n$ python train.py $RUN --b \\\n  "c d"  # why\n`python -m tools.x` and `python -m tools.y --z=…`'
-  assert shown(text) == [("train.py", ["--a=1", "--b", "c d"]), ("tools.x", [])]
+  text = (
+    'RUN="--a=1"\n$ python train.py $RUN --b \\\n  "c d"  # why\n`python -m tools.x` and `python -m tools.y --z=…`\n'
+  )
+  text += "for X in 1 2; do\n  python -m tools.z $X-$RUN\ndone"
+  of_loop = [("tools.z", ["1---a=1"]), ("tools.z", ["2---a=1"])]
+  assert shown(text) == [("train.py", ["--a=1", "--b", "c d"]), ("tools.x", []), *of_loop]
 
 
 class Parsed(Exception):
