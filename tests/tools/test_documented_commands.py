@@ -37,8 +37,8 @@ def commands(path: pathlib.Path) -> list[tuple[str, list[str]]]:
 
 
 def shown(text: str) -> list[tuple[str, list[str]]]:
-  """Returns ("train.py" or a module, arguments) of the commands in a text, with what `NAME="…"` and `for NAME in …` above
-  them say."""
+  """Returns ("train.py" or a module, arguments) of the commands in a text, with `NAME="…"` and `for NAME in …` above them
+  put in."""
   found, variables = [], {}
   for line in text.replace("\\\n", " ").splitlines():
     if assigned := re.match(r'([A-Z]+)="(.*)"$', line):
@@ -49,7 +49,7 @@ def shown(text: str) -> list[tuple[str, list[str]]]:
       rest = re.sub(r"\s#.*", "", rest)
       names = sorted(set(re.findall(r"\$([A-Z]+)\b", rest)))
       for values in itertools.product(*(variables[name] for name in names)):
-        whole = string.Template(rest).safe_substitute(zip(names, values, strict=True))
+        whole = string.Template(rest).safe_substitute(dict(zip(names, values, strict=True)))
         if "…" not in rest:
           found.append((what.removeprefix("-m "), shlex.split(whole)))
   return found
