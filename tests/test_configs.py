@@ -131,3 +131,11 @@ def test_a_feature_based_recipe_builds(row):
   assert f"\n{row} " in finetune_features.__doc__.replace(": ", "\n").replace(", ", "\n")
   with pytest.raises(ValueError, match=r"configs/finetune/features.py has no row 'all'; use one of embeddings, "):
     finetune_features.get_config("all")
+
+
+def test_the_recipe_of_a_bilstm_on_a_left_to_right_model_trains_both():
+  config = finetune_features.get_config("ltr_bilstm")
+  settings.check(config)
+  assert (config.data.task, config.optimizer.learning_rate, config.batch_size, config.epochs) == ("mrpc", 5e-5, 32, 3.0)
+  head = dict(config.head)
+  assert (head["features"], head["lstm_layers"], head["lstm_width"], head["freeze"]) == ("last", 1, 768, False)

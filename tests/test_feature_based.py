@@ -1,5 +1,6 @@
 """BERT's feature-based approach end to end: the body stays bit for bit, and all that runs and tools promise holds."""
 
+import dataclasses
 import json
 import shutil
 
@@ -8,7 +9,9 @@ import jax
 import numpy as np
 import pytest
 
+from configs.finetune import features
 from parts import finetuning
+from pretrained import export
 from pretrained.load import load
 from tests import tasks
 from tools import cli, convert, predict
@@ -113,14 +116,21 @@ def test_it_goes_to_our_layout_and_not_to_theirs(run, tmp_path, monkeypatch, cap
   assert not (tmp_path / "theirs").exists()
 
 
-def test_on_a_body_that_is_trained(tmp_path):
-  """The paper's LTR & BiLSTM, on a text and an XLNet: nothing is frozen, and the head reads it at <cls>."""
-  texts = tasks.write(tmp_path / "files", "classification", count=6)
-  fields = {"features": "last", "lstm_layers": 1, "lstm_width": 8}
-  fields = {f"head__{name}": value for name, value in fields.items()}
-  records = tasks.run(tmp_path / "run", tasks.config(texts, "classification", "xlnet", steps=2, **fields))
-  assert "accuracy" in records[-1]
-  before, after = load(tasks.FIXTURES / "xlnet"), load(tmp_path / "run")
-  assert after.params.keys() == {"xlnet", "bilstm", "classifier"}
-  words = "xlnet/embeddings/word/embedding"
+@pytest.mark.parametrize("family", ["xlnet", "bert"])
+def test_on_a_body_that_is_trained(family, tmp_path):
+  """Nothing is frozen, and the head reads a text at its cls piece: of an XLNet, and of a BERT that sees to the left
+  alone, which is the paper's "LTR & BiLSTM"."""
+  texts, start = tasks.write(tmp_path / "files", "classification", count=6), tmp_path / "start"
+  before = load(tasks.FIXTURES / family)
+  if family == "bert":
+    before = dataclasses.replace(before, config=dataclasses.replace(before.config, causal=True))
+  export.write(before, start, "bidir")
+  recipe = features.get_config("ltr_bilstm").head
+  fields = {f"head__{name}": recipe[name] for name in ("features", "lstm_layers", "freeze")} | {"head__lstm_width": 8}
+  run = tasks.config(texts, "classification", family, steps=2, init_from=str(start), **fields)
+  assert "accuracy" in tasks.run(tmp_path / "run", run)[-1]
+  after, body = load(tmp_path / "run"), "xlnet" if family == "xlnet" else "encoder"
+  assert getattr(after.config, "causal", False) == (family == "bert")
+  assert after.params.keys() == {body, "bilstm", "classifier"}
+  words = f"{body}/embeddings/word/embedding"
   assert (flat(after.params)[words] != flat(before.params)[words]).any()

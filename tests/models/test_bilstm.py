@@ -145,6 +145,25 @@ def test_a_body_with_too_few_layers_is_refused():
     Features("concat_last_four").init(jax.random.key(0), jnp.asarray(STATES[:4]))
 
 
+@pytest.mark.parametrize(("kind", "features"), [("tagging", ""), ("tagging", "last"), ("classification", "last")])
+def test_on_a_left_to_right_body_the_first_token_sees_what_is_behind_it(kind, features):
+  """BERT's "LTR & BiLSTM", by the gradient of the first sequence's first output in the tokens' embeddings."""
+  config = tiny.config(causal=True, num_layers=1, hidden_dropout=0.0, attention_dropout=0.0)
+  head = HeadConfig(kind, ("a", "b"), features=features, lstm_layers=1, lstm_width=WIDTH)
+  rng = np.random.default_rng(0)
+  shapes = sorted(parameter_shapes(config, head).items())
+  flat = {name: jnp.asarray(rng.normal(0.1, 0.3, shape), jnp.float32) for name, shape in shapes}
+  params = flax.traverse_util.unflatten_dict(flat, sep="/")
+  tokens, sequences = jnp.arange(1, 8)[None], jnp.array([[1, 1, 1, 1, 2, 2, 2]])
+  first = lambda params: TaskModel(config, head).apply(
+    {"params": params}, tokens, tokens * 0, sequences, cls_positions=jnp.array([[0, 4]])
+  )[0, 0, 0]
+  gradient = flax.traverse_util.flatten_dict(jax.jit(jax.grad(first))(params), sep="/")
+  felt = (gradient["encoder/embeddings/word/embedding"] != 0).any(axis=1)[1:8]
+  assert felt.tolist() == [True, *[bool(features)] * 3, *[False] * 3]
+  assert all((x != 0).any() for name, x in gradient.items() if "bilstm/backward" in name)
+
+
 @pytest.mark.parametrize(
   ("config", "fields"),
   [
