@@ -99,13 +99,8 @@ def read_labels(path: str | pathlib.Path) -> dict[str, str]:
   return result
 
 
-def write_probabilities(path: str | pathlib.Path, probabilities: Iterable[Iterable[float]]) -> None:
-  """Writes BERT's test_results.tsv: the probability of each class, a line an example, in the examples' order."""
-  _write(path, "".join("\t".join(repr(float(x)) for x in row) + "\n" for row in probabilities))
-
-
 def read_probabilities(path: str | pathlib.Path) -> np.ndarray:
-  """float64 [examples, classes] of a file of `write_probabilities`."""
+  """float64 [examples, classes] of BERT's test_results.tsv: a line an example, the probability of each class."""
   rows = []
   for number, line in enumerate(_lines(path), 1):
     try:

@@ -221,7 +221,7 @@ def test_ones_own_labels_need_not_all_be_in_the_gold_file(run, fails, tmp_path):
   write(tmp_path, "p.jsonl", *lines)
   write(tmp_path, "q.jsonl", *(json.dumps(record(i, "pos", (0.0, 0.1, 0.9))) for i in range(3)))
   files.write_labels(tmp_path / "p.tsv", "012", [value for value, *_ in three])
-  files.write_probabilities(tmp_path / "p.bare.tsv", [p for _, *p in three])
+  write(tmp_path, "p.bare.tsv", *("\t".join(map(str, p)) for _, *p in three))
   own = ("--task=custom", "--gold=.", "--predictions")
   accuracy = pytest.approx({"accuracy": 2 / 3})
   assert run(*own, "p.jsonl") == run(*own, "p.tsv") == accuracy
