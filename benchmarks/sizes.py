@@ -82,14 +82,14 @@ def main() -> None:
     except EOFError:
       raise OSError(f"{model} at {flags.rows} × {flags.length} ended early; is there memory for it?") from None
     process.join()
-    tqdm.write(as_json(result) if flags.json else as_text(result))
+    tqdm.write(_as_json(result) if flags.json else _as_text(result))
 
 
-def as_json(result: dict) -> str:
+def _as_json(result: dict) -> str:
   return json.dumps({name: round(value, 4) if isinstance(value, float) else value for name, value in result.items()})
 
 
-def as_text(result: dict) -> str:
+def _as_text(result: dict) -> str:
   cells = (
     f"{x:,.2f}" if isinstance(x, float) else f"{x:,}" if isinstance(x, int) else x for x in map(result.get, COLUMNS)
   )

@@ -45,14 +45,14 @@ def get_config(family: str = "bert"):
   return c
 
 
-def bert(c) -> None:
+def _bert(c) -> None:
   c.data.corpus = "runs/quickstart-wordpiece"
   c.data.single_sentence = "split"  # at this length most rows are one sentence; so labels stay half and half
   c.model.max_length = 32
 
 
-def albert(c) -> None:
-  bert(c)
+def _albert(c) -> None:
+  _bert(c)
   c.data.corpus = "runs/quickstart-albert-sentencepiece"
   c.model.sharing = "all"
   c.model.embedding_size = 64
@@ -61,7 +61,7 @@ def albert(c) -> None:
   c.objective.masking.ngram = 3
 
 
-def xlnet(c) -> None:
+def _xlnet(c) -> None:
   c.batch_size = 64
   c.length = 64
   c.data.corpus = "runs/quickstart-xlnet-sentencepiece"
@@ -72,4 +72,4 @@ def xlnet(c) -> None:
   c.objective.num_predict = 10  # of 64: K = 6
 
 
-CHANGES = {"bert": bert, "albert": albert, "xlnet": xlnet}
+CHANGES = {"bert": _bert, "albert": _albert, "xlnet": _xlnet}

@@ -41,18 +41,22 @@ _REMOTE_READERS = 16
 
 
 def shard_file(split: str, shard: int, shards: int) -> str:
+  """The name of a shard's file of tokens, an ArrayRecord."""
   return f"{split}-{shard:05d}-of-{shards:05d}.array_record"
 
 
 def sentences_file(split: str) -> str:
+  """The name of the split's file of tokens by sentence."""
   return f"{split}.sentences.npy"
 
 
 def documents_file(split: str) -> str:
+  """The name of the split's file of sentences by document."""
   return f"{split}.documents.npy"
 
 
 def counts_file(split: str) -> str:
+  """The name of the split's file of occurrences by token."""
   return f"{split}.counts.npy"
 
 

@@ -104,6 +104,7 @@ def create(pod: Pod) -> list[str]:
 
 
 def describe(pod: Pod) -> list[str]:
+  """Asks for the state of the request, as JSON."""
   return [*RESOURCE, "describe", pod.name, *pod.place, "--format=json"]
 
 

@@ -45,6 +45,7 @@ class Job:
 
 
 def say(line: str) -> None:
+  """Prints a line to stderr, marked as this launcher's."""
   print(f"launch: {line}", file=sys.stderr, flush=True)
 
 
@@ -52,12 +53,14 @@ def say(line: str) -> None:
 
 
 def create(job: Job, runner: Runner) -> None:
+  """Asks Cloud TPU for the pod; it may come later."""
   pod = job.pod
   say(f"asking for {pod.slices} × {pod.type} in {pod.zone}: {pod.hosts} host{'s' * (pod.hosts > 1)}")
   runner.run(pods.create(pod))
 
 
 def delete(job: Job, runner: Runner) -> None:
+  """Gives the pod back."""
   runner.run(pods.delete(job.pod))
 
 
@@ -78,6 +81,7 @@ def state(job: Job, runner: Runner, planned: str = "ACTIVE") -> tuple[str, str]:
 
 
 def status(job: Job, runner: Runner) -> None:
+  """Says the pod's state and, of one that is there, what its hosts do."""
   found, error = state(job, runner)
   say(f"{job.pod.name} is {found or 'not there'}{error and ': ' + error}")
   if found == "ACTIVE":
@@ -88,6 +92,7 @@ def status(job: Job, runner: Runner) -> None:
 
 
 def install(job: Job, runner: Runner) -> None:
+  """Copies the checkout's commit to every host and sets it up there."""
   commit, changed = command.commit()
   if changed:
     say(f"note: files here differ from commit {commit[:12]}, which is what the hosts get ({changed[0]} …)")
@@ -98,15 +103,18 @@ def install(job: Job, runner: Runner) -> None:
 
 
 def stage(job: Job, runner: Runner) -> None:
+  """Copies the staged folders from their buckets to every host's disk."""
   runner.run(pods.script(job.pod, "stage", job.stage))
 
 
 def run(job: Job, runner: Runner) -> None:
+  """Checks the arguments, then starts train.py on every host."""
   check(job)
   start(job, runner)
 
 
 def start(job: Job, runner: Runner) -> None:
+  """Starts train.py on every host, unchecked."""
   runner.run(pods.script(job.pod, "run", job.arguments))
 
 
@@ -129,14 +137,17 @@ def check(job: Job) -> None:
 
 
 def logs(job: Job, runner: Runner) -> None:
+  """Prints the last 100 lines of a host's log, and with --follow what comes after."""
   runner.run(pods.script(job.pod, "logs", ["100", *["--follow"] * job.follow], job.worker))
 
 
 def stop(job: Job, runner: Runner) -> None:
+  """Has train.py save and end on every host."""
   runner.run(pods.script(job.pod, "stop"))
 
 
 def fetch(job: Job, runner: Runner) -> None:
+  """Copies the workdir and the log here: to --to, by default runs/NAME."""
   to = job.to or os.path.join("runs", job.pod.name)
   runner.run(["mkdir", "-p", to])
   if job.workdir.startswith("gs://"):

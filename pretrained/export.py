@@ -72,6 +72,7 @@ def _known_there(pretrained: Pretrained) -> Pretrained:
 
 
 def cls_last(config: ModelConfig) -> bool:
+  """Returns whether the family's rows end with the cls piece, as XLNet's do."""
   return isinstance(config, XLNetConfig)
 
 

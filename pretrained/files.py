@@ -33,6 +33,7 @@ def inside(folder: pathlib.Path, name: str) -> pathlib.Path:
 
 
 def has_weights(folder: pathlib.Path) -> bool:
+  """Returns whether a folder holds weights in a form that `read_tensors` reads."""
   return any((folder / f"{name}{end}").exists() for name in (SAFE, PICKLED) for end in ("", _INDEX))
 
 

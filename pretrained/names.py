@@ -77,10 +77,12 @@ class Entry:
 
 
 def table(ours: str, theirs: str, tf1: str = "") -> list[Entry]:
+  """Entries of an embedding, [rows, width] on both sides. `tf1` is its variable."""
   return [Entry(f"{ours}/embedding", f"{theirs}.weight", tf1=tf1)]
 
 
 def dense(ours: str, theirs: str, tf1: str = "") -> list[Entry]:
+  """Entries of a dense layer: its matrix is [in, out] here, [out, in] in theirs. `tf1` is a scope."""
   kernel, bias = (f"{tf1}/kernel", f"{tf1}/bias") if tf1 else ("", "")
   return [
     Entry(f"{ours}/kernel", f"{theirs}.weight", transpose=True, tf1=kernel),
@@ -97,6 +99,7 @@ def output(ours: str, theirs: str, tf1: str) -> list[Entry]:
 
 
 def norm(ours: str, theirs: str, tf1: str = "") -> list[Entry]:
+  """Entries of a layer norm. `tf1` is a scope."""
   gamma, beta = (f"{tf1}/gamma", f"{tf1}/beta") if tf1 else ("", "")
   return [Entry(f"{ours}/scale", f"{theirs}.weight", tf1=gamma), Entry(f"{ours}/bias", f"{theirs}.bias", tf1=beta)]
 

@@ -47,7 +47,7 @@ def main() -> None:
         raise ValueError(f"{args.vocab}: {error}") from None
     print(f"{len(new)} new words in a vocabulary of {pretrained.tokenizer.vocab_size}")
   written = export.write(pretrained, args.dst, args.to)
-  print(f"{args.dst}: {describe(written)}")
+  print(f"{args.dst}: {_describe(written)}")
   if args.check:
     changed = args.vocab or args.max_length is not None or args.body_only
     check(args.dst, None if changed else args.src)
@@ -77,7 +77,7 @@ def shorten(pretrained: Pretrained, max_length: int) -> Pretrained:
   )
 
 
-def describe(pretrained: Pretrained) -> str:
+def _describe(pretrained: Pretrained) -> str:
   family = hf.family_of(pretrained.config).PREFIX.replace("transformer", "xlnet")
   head = f", {pretrained.head.kind}" if pretrained.head else ""
   missing = f", without {' and '.join(pretrained.missing)}" if pretrained.missing and not pretrained.head else ""

@@ -89,6 +89,7 @@ def open_corpus(
 
 
 def add_sentences(parser: argparse.ArgumentParser) -> None:
+  """Adds the flags that say what a sentence is: --sentences, --language."""
   parser.add_argument(
     "--sentences",
     choices=sentences.SENTENCES,

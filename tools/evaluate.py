@@ -86,7 +86,7 @@ def read_tags(task: Task, examples: Sequence[Example], path: pathlib.Path) -> li
   return found
 
 
-def join_classes(task: Task, read: Sequence[tuple[list[str], np.ndarray | None]]) -> list[str]:
+def _join_classes(task: Task, read: Sequence[tuple[list[str], np.ndarray | None]]) -> list[str]:
   values, tables = zip(*read, strict=True)
   if len(values) == 1:
     return values[0]
@@ -96,7 +96,7 @@ def join_classes(task: Task, read: Sequence[tuple[list[str], np.ndarray | None]]
   return [names[i] for i in ensembles.mean(tables).argmax(axis=1)]
 
 
-def join_tags(task: Task, read: Sequence[list[tuple[str, ...]]]) -> list[tuple[str, ...]]:
+def _join_tags(task: Task, read: Sequence[list[tuple[str, ...]]]) -> list[tuple[str, ...]]:
   return [tuple(ensembles.vote(sentence)) for sentence in zip(*read, strict=True)]
 
 
@@ -164,10 +164,10 @@ def evaluate_answers(task: Task, examples: Sequence[Example], args: argparse.Nam
 
 
 _KINDS: dict[str, tuple[Callable, Callable]] = {
-  "classification": (read_classes, join_classes),
-  "choice": (read_classes, join_classes),
+  "classification": (read_classes, _join_classes),
+  "choice": (read_classes, _join_classes),
   "regression": (read_numbers, lambda task, read: ensembles.mean(read).tolist()),
-  "tagging": (read_tags, join_tags),
+  "tagging": (read_tags, _join_tags),
 }
 
 

@@ -93,11 +93,12 @@ def sentence_pairs(given: Given) -> tuple[list[features.Row], np.ndarray]:
   return rows_of(given, texts, where), np.array([example.label for example in examples])
 
 
-def no_text(given: Given) -> str:
+def _no_text(given: Given) -> str:
   return "" if given.args.input or given.args.stsb else "needs lines of text: --input=LINES.txt, or --stsb=GLUE"
 
 
 def anisotropy(given: Given) -> dict:
+  """Returns how alike the vectors of --input's lines, or of STS-B's sentences, are (`geometry_vectors.anisotropy`)."""
   if given.args.input:
     try:
       lines = list(read_lines(given.args.input))
@@ -109,7 +110,7 @@ def anisotropy(given: Given) -> dict:
   return geometry_vectors.anisotropy(given.model, rows, given.args.seed)
 
 
-def no_pairs(given: Given) -> str:
+def _no_pairs(given: Given) -> str:
   return "" if given.args.stsb else "needs the files of STS-B: --stsb=GLUE"
 
 
@@ -122,7 +123,7 @@ def recipe(given: Given) -> geometry_pairs.Recipe:
   return found._replace(length=min(found.length, longest or found.length))
 
 
-def no_corpus(given: Given) -> str:
+def _no_corpus(given: Given) -> str:
   if not {"pooler", "pair_head"} <= given.model.params.keys():
     return "the model has no head that tells pairs (pooler and pair_head)"
   if (pair := recipe(given).pair) not in geometry_pairs.PAIRS:
@@ -131,7 +132,7 @@ def no_corpus(given: Given) -> str:
   return "" if given.args.corpus else "needs a prepared corpus of the model's vocabulary: --corpus=FOLDER"
 
 
-def no_blanks(given: Given) -> str:
+def _no_blanks(given: Given) -> str:
   config = given.model.config
   family = family_of(config)
   if family.head not in given.model.params:
@@ -150,21 +151,21 @@ def no_blanks(given: Given) -> str:
 
 
 MEASURES = {
-  "anisotropy": Measure(no_text, anisotropy, geometry_tables.anisotropy, geometry_charts.anisotropy),
+  "anisotropy": Measure(_no_text, anisotropy, geometry_tables.anisotropy, geometry_charts.anisotropy),
   "pooling": Measure(
-    no_pairs,
+    _no_pairs,
     lambda given: geometry_vectors.pooling(given.model, *sentence_pairs(given)),
     geometry_tables.pooling,
     geometry_charts.pooling,
   ),
   "overlap": Measure(
-    no_corpus,
+    _no_corpus,
     lambda given: geometry_pairs.overlap(given.model, given.args.corpus, recipe(given), given.args.pairs),
     geometry_tables.overlap,
     geometry_charts.overlap,
   ),
   "joint": Measure(
-    no_blanks,
+    _no_blanks,
     lambda given: {"texts": [geometry_joint.joint(given.model, text) for text in given.args.text or [_EXAMPLE]]},
     geometry_tables.joint,
     geometry_charts.joint,

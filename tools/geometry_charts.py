@@ -17,6 +17,7 @@ _CORRELATIONS = {"pearson": "Pearson's r", "spearman": "Spearman's ρ"}
 
 
 def anisotropy(found: dict) -> "Figure":
+  """Draws the mean cosines by layer, with two standard errors."""
   figure, (axes,) = _figure("Mean cosine of vectors in different texts", "layer", "mean cosine")
   for number, name in enumerate(("tokens", "cls", "same_piece")):
     some = [(one["layer"], *one[name]) for one in found["layers"] if one[name]]
@@ -30,6 +31,7 @@ def anisotropy(found: dict) -> "Figure":
 
 
 def pooling(found: dict) -> "Figure":
+  """Draws the correlations with people's score by layer, a panel a coefficient."""
   figure, both = _figure("Cosine of two sentences against people's score, STS-B", "layer", "", _CORRELATIONS.values())
   for axes, measure in zip(both, _CORRELATIONS, strict=True):
     for number, name in enumerate(POOLING):
@@ -44,6 +46,7 @@ def pooling(found: dict) -> "Figure":
 
 
 def overlap(found: dict) -> "Figure":
+  """Draws the accuracy on pairs by quartile of the pieces they share, with two standard errors."""
   true, false = KINDS[found["pair"]]
   title = f"{found['pair'].upper()} by how many pieces the segments share"
   figure, (axes,) = _figure(title, "quartile of the overlap", "accuracy")

@@ -17,6 +17,7 @@ def order_name(name: str, words: Sequence[str] = ()) -> str:
 
 
 def anisotropy(found: dict) -> str:
+  """Returns the mean cosines, a line a layer."""
   names = ("tokens", "cls", "same_piece")
   rows = [["layer", *(SAID[name] for name in names), "above tokens"]]
   for layer in found["layers"]:
@@ -32,6 +33,7 @@ def anisotropy(found: dict) -> str:
 
 
 def pooling(found: dict) -> str:
+  """Returns the correlations with people's score, a line a layer, two columns a way to pool."""
   measures = ("pearson", "spearman")
   rows = [["layer", *(f"{SAID[name]}: r" if m == "pearson" else "rho" for name in POOLING for m in measures)]]
   for layer in found["layers"]:
@@ -45,6 +47,7 @@ def pooling(found: dict) -> str:
 
 
 def overlap(found: dict) -> str:
+  """Returns the accuracy on pairs by how many pieces they share, a line a quartile."""
   true, false = KINDS[found["pair"]]
   rows = [["overlap", "pairs", true, "accuracy", f"of {true}", f"of {false}"]]
   for one in found["quartiles"]:
@@ -63,6 +66,7 @@ def overlap(found: dict) -> str:
 
 
 def joint(found: dict) -> str:
+  """Returns the log-probabilities of each text's span, a line an order of its words."""
   parts = ["joint: log-probabilities in nats; gap: what knowing the words before adds"]
   for one in found["texts"]:
     words = one["words"]

@@ -22,14 +22,17 @@ _SHAPES = {  # of report_charts.MARKERS, in a square of 12
 
 
 def text(value: object) -> str:
+  """Returns a value as HTML text."""
   return html.escape(str(value))
 
 
 def code(value: object) -> str:
+  """Returns a value in the type of code."""
   return f'<span class="field">{text(value)}</span>'
 
 
 def note(said: str) -> str:
+  """Returns a remark."""
   return f'<p class="note">{text(said)}</p>'
 
 
@@ -41,17 +44,20 @@ def chip(number: int) -> str:
 
 
 def name(number: int, group: Group) -> str:
+  """Returns a group's mark and name, which may break after an equals sign."""
   broken = text(group.name).replace("=", "=<wbr>")
   return f'<span class="name">{chip(number)}<span>{broken}</span></span>'
 
 
 def table(head: Sequence[str], rows: Sequence[str], kind: str = "") -> str:
+  """Returns a table of header cells and `row`s; `kind` is its class."""
   cells = "".join(f"<th>{cell}</th>" for cell in head)
   kind = f' class="{kind}"' if kind else ""
   return f"<table{kind}><thead><tr>{cells}</tr></thead><tbody>{''.join(rows)}</tbody></table>"
 
 
 def row(first: str, cells: Sequence[str], kind: str = "") -> str:
+  """Returns a line of a table: its header cell and the others, all HTML already."""
   kind = f' class="{kind}"' if kind else ""
   return f"<tr{kind}><th>{first}</th>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
 
@@ -105,8 +111,10 @@ def _around(some: Spread, scale: float, unit: str) -> str:
 
 
 def deviation(text: str) -> str:
+  """Returns a deviation as it stands behind its mean."""
   return f' <span class="sd">± {text}</span>'
 
 
 def counted(number: int, word: str) -> str:
+  """Returns a number and what it counts: "1 run", "2 runs"."""
   return f"{number} {word}{'s' * (number != 1)}"

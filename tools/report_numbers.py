@@ -63,6 +63,7 @@ class Series:
 
 
 def spread(values: Iterable[float]) -> Spread:
+  """Returns the mean and the sample deviation of values; of one that is not finite, nan."""
   values = tuple(map(float, values))
   if not all(map(math.isfinite, values)):
     return Spread(values, math.nan, None if len(values) < 2 else math.nan)

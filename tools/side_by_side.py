@@ -29,7 +29,7 @@ def compare(ours: Pretrained, folder: pathlib.Path) -> dict[str, float]:
   if any(importlib.util.find_spec(name) is None for name in ("transformers", "torch")):
     raise ValueError("--check needs transformers and torch: pip install -r benchmarks/requirements.txt")
   batch = rows(ours)
-  found, expected = our_outputs(ours, batch), their_outputs(ours, folder, batch)
+  found, expected = _our_outputs(ours, batch), _their_outputs(ours, folder, batch)
   if found.keys() != expected.keys():
     raise ValueError(f"outputs differ: {', '.join(found)} here, {', '.join(expected)} there")
   result = {}
@@ -61,7 +61,7 @@ def rows(ours: Pretrained) -> dict[str, np.ndarray]:
   }
 
 
-def our_outputs(ours: Pretrained, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _our_outputs(ours: Pretrained, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
   names = ("tokens", "segment_ids", "sequence_ids")
   tokens, segment_ids, sequence_ids = (jnp.asarray(batch[name]) for name in names)
   run = _task_outputs if ours.head else _xlnet_outputs if isinstance(ours.config, XLNetConfig) else _encoder_outputs
@@ -114,7 +114,7 @@ def _xlnet_outputs(ours, params, tokens, segment_ids, sequence_ids):
   return {"hidden": hidden, "words": logits[..., : ours.config.vocab_size]}
 
 
-def their_outputs(ours: Pretrained, folder: pathlib.Path, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+def _their_outputs(ours: Pretrained, folder: pathlib.Path, batch: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
   import torch
   import transformers
 

@@ -59,7 +59,7 @@ def main(train: Sequence[str] = TRAIN) -> None:
   if args.dry_run:
     for run in left:
       print(shlex.join([*train, *run.arguments]))
-    print(f"{counted(runs)}, {len(finished)} of them finished")
+    print(f"{_counted(runs)}, {len(finished)} of them finished")
     return
 
   try:
@@ -72,13 +72,13 @@ def main(train: Sequence[str] = TRAIN) -> None:
   by = sweep.run(left, train)
   sweep.write()
   if by and len(sweep.results) + len(sweep.failed) < len(runs):
-    print(f"stopped: {len(sweep.results)} of {counted(runs)} finished; the same command continues", file=sys.stderr)
+    print(f"stopped: {len(sweep.results)} of {_counted(runs)} finished; the same command continues", file=sys.stderr)
     raise SystemExit(0 if by == signal.SIGTERM else 128 + by)  # of SIGTERM as train.py
   if sweep.results:
     sweep_table.check_metric(list(sweep.results.values()), wanted)
   print(json.dumps(sweep.summary(), indent=2, allow_nan=False) if args.json else sweep.table())
   if sweep.failed:
-    print(f"error: {len(sweep.failed)} of {counted(runs)} failed; the same command tries again", file=sys.stderr)
+    print(f"error: {len(sweep.failed)} of {_counted(runs)} failed; the same command tries again", file=sys.stderr)
     raise SystemExit(1)
 
 
@@ -98,7 +98,7 @@ class Sweep:
     Raises:
       ValueError: a workdir is another recipe's.
     """
-    self._say(f"{counted(self._runs)} in {self._output}, {len(self.results)} of them finished")
+    self._say(f"{_counted(self._runs)} in {self._output}, {len(self.results)} of them finished")
     # Those with a workdir come first: if it is of another recipe, nothing new is started under this one.
     begun = [run for run in left if sweep_plan.has_begun(run)]
     with sweep_jobs.Asked().listening() as asked, tqdm(total=len(left), unit="run", disable=None) as bar:
@@ -170,7 +170,7 @@ class Sweep:
     }
 
 
-def counted(runs: Sequence[Run]) -> str:
+def _counted(runs: Sequence[Run]) -> str:
   return f"{len(runs)} run{'s' * (len(runs) != 1)}"
 
 

@@ -192,6 +192,7 @@ def evaluations(run: Run) -> list[dict]:
 
 
 def has_begun(run: Run) -> bool:
+  """Returns whether the run's workdir holds a config."""
   return (run.workdir / "config.json").exists()
 
 

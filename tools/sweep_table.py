@@ -139,10 +139,12 @@ def _best(some: Iterable, wanted: Wanted):
 
 
 def best_cell(found: Iterable[CellResult], wanted: Wanted) -> CellResult | None:
+  """Returns the cell with the best mean of the wanted metric; None if none has a number."""
   return _best(found, wanted)
 
 
 def best_run(found: Iterable[CellResult], wanted: Wanted) -> Result | None:
+  """Returns the run with the best value of the wanted metric; None if none has a number."""
   return _best((one.best for one in found), wanted)
 
 
@@ -180,6 +182,7 @@ def _verdict(found: Sequence[CellResult], wanted: Wanted) -> list[str]:
 
 
 def shown_number(mean: float, deviation: float | None = None) -> str:
+  """Returns a mean, and its deviation, with four digits behind the point, or two from 10 on."""
   digits = 4 if not abs(mean) >= 10 else 2
   return f"{mean:.{digits}f}" + ("" if deviation is None else f" ± {deviation:.{digits}f}")
 
@@ -216,4 +219,5 @@ def as_json(found: Sequence[CellResult], wanted: Wanted) -> dict:
 
 
 def numbers(values: Mapping[str, float | None]) -> dict[str, float | None]:
+  """Returns values as JSON can hold them: None for what is not finite."""
   return {name: value if value is not None and math.isfinite(value) else None for name, value in values.items()}

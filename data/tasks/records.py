@@ -38,7 +38,7 @@ def from_record(task: Task, record: Record, number: str, where: str, labelled: b
   return _MAKERS[task.kind](task, record, number, where, labelled)
 
 
-def text_example(task: Task, record: Record, number: str, where: str, labelled: bool) -> list[TextExample]:
+def _text_example(task: Task, record: Record, number: str, where: str, labelled: bool) -> list[TextExample]:
   texts = tuple(_text(record, column, where) for column in task.texts)
   if task.escaped:
     texts = tuple(text.replace("\\n", " ").replace('\\"', '"') for text in texts)
@@ -76,7 +76,7 @@ def label_of(task: Task, label: Any, where: str) -> str | float:
   return label
 
 
-def tag_example(task: Task, record: Record, number: str, where: str, labelled: bool) -> list[TagExample]:
+def _tag_example(task: Task, record: Record, number: str, where: str, labelled: bool) -> list[TagExample]:
   words = _first(record, ("words", "tokens", *task.texts))
   if words is None:
     raise ValueError(f"{where}: no 'words'; it has {_names(record)}")
@@ -98,7 +98,7 @@ def tag_example(task: Task, record: Record, number: str, where: str, labelled: b
   return [TagExample(number, words, checked, where)]
 
 
-def span_example(task: Task, record: Record, number: str, where: str, labelled: bool) -> list[SpanExample]:
+def _span_example(task: Task, record: Record, number: str, where: str, labelled: bool) -> list[SpanExample]:
   question, context = _text(record, "question", where), _text(record, "context", where)
   title, answers, impossible = record.get("title"), record.get("answers"), record.get("is_impossible")
   title = "" if title is None else text_of(title, "title", where)
@@ -146,7 +146,7 @@ def _answers(answers: Any, where: str) -> list[tuple[str, int]]:
   return [(text_of(text, "answers: text", where), start) for text, start in pairs]
 
 
-def choice_example(task: Task, record: Record, number: str, where: str, labelled: bool) -> list[ChoiceExample]:
+def _choice_example(task: Task, record: Record, number: str, where: str, labelled: bool) -> list[ChoiceExample]:
   if "sent1" in record:
     return _swag(record, number, where, labelled)
   if "article" in record:
@@ -272,9 +272,9 @@ def _first(record: Record, names: Sequence[str], default: Any = None) -> Any:
 
 
 _MAKERS = {
-  "classification": text_example,
-  "regression": text_example,
-  "tagging": tag_example,
-  "span": span_example,
-  "choice": choice_example,
+  "classification": _text_example,
+  "regression": _text_example,
+  "tagging": _tag_example,
+  "span": _span_example,
+  "choice": _choice_example,
 }
