@@ -37,8 +37,8 @@ def commands(path: pathlib.Path) -> list[tuple[str, list[str]]]:
 
 
 def shown(text: str) -> list[tuple[str, list[str]]]:
-  """Returns ("train.py" or a module, arguments) of the commands in a text, with `NAME="…"` and `for NAME in …` above them
-  put in."""
+  """Returns ("train.py" or a module, arguments) of the commands in a text; what `NAME="…"` and `for NAME in …` above
+  say is put in."""
   found, variables = [], {}
   for line in text.replace("\\\n", " ").splitlines():
     if assigned := re.match(r'([A-Z]+)="(.*)"$', line):
