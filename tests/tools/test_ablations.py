@@ -1,6 +1,7 @@
 """The six comparisons: which runs they take, what is not run again, and tables by hand."""
 
 import json
+import pathlib
 import statistics
 import subprocess
 
@@ -138,3 +139,10 @@ def test_a_file_of_results_that_is_none(tmp_path, content):
   (tmp_path / "results.json").write_text(content)
   with pytest.raises(ValueError, match=r"results.json is no file of tools.ablations; delete it"):
     Results(tmp_path / "results.json", 8)
+
+
+def test_the_documented_tables_are_those_of_the_documented_numbers():
+  docs = pathlib.Path(ablations.__file__).parent.parent / "docs"
+  numbers = json.loads((docs / "ablations" / ablations.RESULTS).read_text())
+  tables = ablation_table.text(list(COMPARISONS), Results(docs / "ablations" / ablations.RESULTS, numbers["steps"]))
+  assert tables in (docs / "results.md").read_text()
