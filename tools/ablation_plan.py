@@ -74,7 +74,8 @@ TASKS = {
   "conll2003": _TASK | {"data.train_examples": 4000, "epochs": 3.0},
   "stsb": _TASK | {"epochs": 3.0},
 }
-# What a pretrained model is asked that it was not trained on: the objective's fields, evaluated before the first step.
+# What a pretrained model is asked that it was not trained on: the objective's fields. Such a run has one step, and its
+# rate of 0 leaves the weights as they were; the last evaluation counts, as of every run.
 QUESTIONS = {"sop": {"objective.pair": "sop"}, "nsp": {"objective.pair": "nsp"}}
 
 _NER, _PAIRS = Measure("conll2003", "f1"), Measure("stsb", "pearson")

@@ -1,17 +1,26 @@
-"""The six comparisons: which runs they take, what is not run again, and tables by hand."""
+"""The six comparisons: which runs they take, in which order, what is not run again, and tables by hand."""
 
+import contextlib
 import json
 import pathlib
+import signal
 import statistics
 import subprocess
+import sys
 
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
 import pytest
 
 from parts import pretraining
-from tools import ablation_plan, ablation_table, ablations, sweep_plan
+from tests.models import tiny
+from tests.tools.test_sweep import STAND_IN
+from tools import ablation_plan, ablation_table, ablations, sweep, sweep_plan
 from tools.ablation_plan import COMPARISONS, PRETRAINING, Arm
 from tools.ablation_table import Results
-from training import run_flags
+from training import optimizer, run_flags, settings
 from training.stages import Stage
 
 SOURCES = {"conll2003": "CONLL", "stsb": "GLUE"}
@@ -55,6 +64,23 @@ def test_each_run_is_a_command_that_train_reads(tmp_path):
   assert pretraining.stages_of(config) == [Stage(0, 0, 6, 32, 128), Stage(1, 6, 8, 64, 64)]
 
 
+@pytest.mark.parametrize("question", ablation_plan.QUESTIONS)
+def test_a_question_leaves_the_weights_as_they_were(question, tmp_path):
+  """Bit for bit, by the optimizer of its own recipe, which decays weights, too."""
+  run = plan(tmp_path, ["sop"])[2].after[question]
+  _, config = run_flags.parsed(run.arguments)
+  assert (config.steps, config.objective.pair, config.optimizer.weight_decay > 0) == (1, question, True)
+  tx, _ = optimizer.make(settings.optimizer_config(config.optimizer, config.steps), config.steps)
+  params = tiny.params(tiny.config(sharing="all", embedding_size=8))
+
+  @jax.jit
+  def step(params):
+    updates, _ = tx.update(jax.tree.map(jnp.ones_like, params), tx.init(params), params)
+    return optax.apply_updates(params, updates)
+
+  jax.tree.map(np.testing.assert_array_equal, step(params), params)
+
+
 def test_a_task_without_files_is_left_out(tmp_path):
   assert all(set(need.after) == {"conll2003"} for need in plan(tmp_path, ["nsp"], sources={"conll2003": "CONLL"}))
 
@@ -77,6 +103,78 @@ def test_what_is_known_is_not_run_again_whether_its_workdir_is_there_or_not(tmp_
   assert not Results(tmp_path / "results.json", 8).missing(moved)
   with pytest.raises(ValueError, match=r"is of --steps=8; use that, or another --output"):
     Results(tmp_path / "results.json", 9)
+
+
+# ---------------------------------------------------------------- what is run
+
+
+@pytest.fixture
+def call(tmp_path, monkeypatch, capsys):
+  """Runs the tool for NSP and names, with tests.tools.test_sweep's stand-in for train.py; returns (what it printed,
+  what it said of it, the runs that it started)."""
+  output, started, script = tmp_path / "out", tmp_path / "started", tmp_path / "stand_in.py"
+  script.write_text(STAND_IN)
+  (output / "corpora" / "bert").mkdir(parents=True)
+  (output / "corpora" / "bert" / "corpus.json").touch()
+  monkeypatch.setattr(sweep, "TRAIN", (sys.executable, "-S", str(script)))
+  monkeypatch.setenv("OUTPUT", str(output))
+  monkeypatch.setenv("STARTED", str(started))
+
+  def run(*flags, play=(), ends=0):
+    started.write_text("")
+    monkeypatch.setenv("PLAY", json.dumps(dict(play)))
+    monkeypatch.setattr("sys.argv", ["ablations", f"--output={output}", "--only=nsp", "--conll=CONLL", *flags])
+    with pytest.raises(SystemExit) if ends else contextlib.nullcontext() as ended:
+      ablations.main()
+    assert not ends or ended.value.code == ends
+    return *capsys.readouterr(), started.read_text().split()
+
+  return run
+
+
+def runs_of(seed: int, *whats: str) -> list[str]:
+  return [f"bert-{row}/{what}/seed={seed}" for what in whats for row in ("base", "no_nsp")]
+
+
+def test_a_seed_at_a_time_its_models_before_what_follows_them(call):
+  scores = {run: score for seed, score in ((0, 0.5), (1, 0.75)) for run in runs_of(seed, "conll2003")}
+  scores["bert-no_nsp/conll2003/seed=1"] = 0.5
+  out, _, started = call("--seeds=2", play=scores)
+  assert started == runs_of(0, PRETRAINING, "conll2003") + runs_of(1, PRETRAINING, "conll2003")
+  assert "| base | 0 to 2 |  | 0.625 ± 0.177 |" in out
+  assert "base over no_nsp on conll2003 f1 in 1 of 2 seeds" in out
+  again, said, started = call("--seeds=2")
+  assert (again, said, started) == (out, "", [])
+  assert call("--seeds=3", "--dry_run")[1:] == ("2 of 6 pretrained models are not finished\n", [])
+  assert call("--seeds=3")[2] == runs_of(2, PRETRAINING, "conll2003")
+
+
+def test_nothing_follows_a_model_that_failed_and_the_others_go_on(call):
+  failing = {"bert-base/pretraining/seed=0": "fail", "bert-no_nsp/conll2003/seed=1": "bug"}
+  out, said, started = call("--seeds=2", play=failing, ends=1)
+  after = runs_of(0, "conll2003")
+  assert started == [*runs_of(0, PRETRAINING), after[1], *runs_of(1, PRETRAINING, "conll2003")]
+  assert "bert-base/pretraining/seed=0  failed: error: the loss is nan at step 3  (all of it in " in said
+  assert said.endswith("2 runs failed; the same command continues\n")
+  assert "| no_nsp | 0 to 1 |" in out
+  _, said, started = call("--seeds=2")
+  assert started == ["bert-base/pretraining/seed=0", after[0], "bert-no_nsp/conll2003/seed=1"]
+  assert "failed" not in said
+
+
+def test_a_signal_makes_the_run_save_and_starts_no_other(call):
+  for stops, before in (("pretraining", []), ("conll2003", [PRETRAINING])):
+    run = f"bert-base/{stops}/seed=0"
+    out, said, started = call("--seeds=2", play={run: "SIGTERM"}, ends=128 + signal.SIGTERM)
+    assert started[-1] == run
+    assert "stopping 1 runs (as soon as saved)\n" in said
+    assert said.endswith("stopped; the same command continues\n")
+    assert out.startswith("**MLM + NSP against no NSP**")
+    assert started[:-1] == [x for what in before for x in runs_of(0, what)]
+  assert call("--seeds=1")[2] == runs_of(0, "conll2003")
+
+
+# ---------------------------------------------------------------- of what text, and what comes of it
 
 
 def test_a_corpus_of_other_text_is_not_taken_for_this_one(tmp_path, monkeypatch):
