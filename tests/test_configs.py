@@ -1,4 +1,8 @@
-"""Every recipe in configs/ builds, and takes a step at tiny size."""
+"""Every recipe in configs/ builds, and one of each kind of pretraining runs at tiny size.
+
+The ablations' are in tests/test_ablations.py; fine-tuning's change nothing but numbers of the runs in
+tests/test_fine_tuning.py and tests/test_feature_based.py.
+"""
 
 import importlib
 import json
