@@ -4,8 +4,8 @@ r"""BERT's ablations (Devlin et al., 2019: tables 5, 6 and 8, figure 5), and wha
     python train.py --config=configs/ablations/bert.py:small/no_nsp --workdir=runs/small_no_nsp
 
 Table 5: `base` is MLM and NSP, `no_nsp` MLM alone, `ltr` left to right without NSP. Its last line, a BiLSTM over that,
-is a matter of fine-tuning: `--config.head.features=last --config.head.lstm_layers=1`. Table 6: `3/768/12` is layers,
-width and heads. Table 8: `mask_80_10_10` is the share of targets shown as [MASK], as they are, and as a random token.
+is a matter of fine-tuning: configs/finetune/features.py:ltr_bilstm. Table 6: `3/768/12` is layers, width and heads.
+Table 8: `mask_80_10_10` is the share of targets shown as [MASK], as they are, and as a random token.
 
 Figure 5 is `base` and `ltr`, fine-tuned from the checkpoints of several steps. Those must stay: five of them, and room
 for what SIGTERM saves between:
