@@ -101,7 +101,7 @@ def test_what_is_shown_is_taken(file, monkeypatch):
     own, train = command.split(arguments) if what.startswith("launch.") else (arguments, [])
     if what != "train.py":
       own = take(monkeypatch, what, own)
-    if what == "tools.ablations":  # the rest is about the text
+    if what == "tools.ablations" and own:  # the rest is about the text
       parser = argparse.ArgumentParser(allow_abbrev=False)
       corpus_flags.add(parser)
       parser.parse_args(own)
