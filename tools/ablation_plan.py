@@ -12,7 +12,8 @@ from tools.sweep_plan import Run
 _RATE = {"optimizer.learning_rate": 3e-3}
 _LONGER = {"length": 64, "batch_size": 64, "model.max_length": 64, "data.single_sentence": "skip"}
 SCALE = {"bert": _RATE | _LONGER, "albert": _RATE | _LONGER, "xlnet": _RATE}
-SHORT_ROWS = {"length": 32, "batch_size": 128}  # four fifths of the steps
+_SHORT = {"length": 32, "batch_size": 128}
+SHORT_ROWS = {"bert": _SHORT, "albert": _SHORT}  # four fifths of the steps
 VOCABULARIES = {
   "bert": ["--kind=wordpiece"],
   "albert": ["--kind=sentencepiece", "--family=albert"],
@@ -181,9 +182,9 @@ def _needs(arm: Arm, of: set[str], seed: int, steps: int, output: pathlib.Path, 
 
 def _schedule(family: str, steps: int) -> dict:
   fields = {"steps": steps, "eval_every": steps, "checkpoint_every": max(steps // 4, 1), "keep_last": 1}
-  short = {"steps": steps * 4 // 5} | SHORT_ROWS
-  staged = family != "xlnet" and short["steps"]
-  return fields | ({"stages": (short, {"steps": steps - short["steps"]})} if staged else {})
+  if family in SHORT_ROWS and (first := steps * 4 // 5):
+    fields["stages"] = ({"steps": first} | SHORT_ROWS[family], {"steps": steps - first})
+  return fields
 
 
 def _run(arm: Arm, what: str, recipe: str, fields: dict, seed: int, output: pathlib.Path) -> Run:
