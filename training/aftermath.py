@@ -6,10 +6,14 @@ import logging
 import sys
 import threading
 
+from training import interrupts
+
 
 def is_aftermath(error: BaseException | None) -> bool:
-  """Returns whether an error says no more than what is reported already: a read or a save of Orbax failed and its event
-  loop is gone, or the disk is full."""
+  """Returns whether an error says no more than what is reported already: the run was interrupted, a read or a save of
+  Orbax failed and its event loop is gone, or the disk is full."""
+  if interrupts.heard():
+    return True
   if isinstance(error, OSError):
     # The second is of TensorBoard's writer, closed after its disk was full.
     return error.errno in (errno.ENOSPC, errno.EDQUOT) or str(error) == "handle is closed"

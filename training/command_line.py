@@ -10,7 +10,7 @@ import jax
 from absl import app, flags, logging
 from ml_collections import ConfigDict
 
-from training import run_flags
+from training import interrupts, run_flags
 from training.aftermath import hush
 from training.checkpoint import first_line
 from training.memory import keep_freed_memory
@@ -37,20 +37,23 @@ def run(doc: str, train: Callable[[ConfigDict, str], None]) -> None:
   def main(argv: list[str]) -> None:
     del argv
     keep_freed_memory()
+    interrupts.listen()
     hush()
     logging.set_verbosity(logging.FATAL)  # libraries' chatter; what concerns the run is raised or printed
     try:
       if flags.FLAGS.distributed:
         join_cluster()
       train(flags.FLAGS.config, flags.FLAGS.workdir)
-    except (ValueError, OSError, FloatingPointError) as error:
-      raise leave(fail(error)) from None
     except KeyboardInterrupt:
       raise leave(interrupted(flags.FLAGS.workdir)) from None
-    except ConnectionLost as error:
-      print("error:", error, file=sys.stderr)
-      raise leave(SystemExit(AGAIN)) from None
     except Exception as error:
+      if interrupts.heard():
+        raise leave(interrupted(flags.FLAGS.workdir)) from None
+      if isinstance(error, (ValueError, OSError, FloatingPointError)):
+        raise leave(fail(error)) from None
+      if isinstance(error, ConnectionLost):
+        print("error:", error, file=sys.stderr)
+        raise leave(SystemExit(AGAIN)) from None
       if not jax.distributed.is_initialized():
         raise
       if isinstance(error, jax.errors.JaxRuntimeError) and "RESOURCE_EXHAUSTED" not in str(error):

@@ -10,7 +10,7 @@ from jax.experimental import multihost_utils
 from jax.sharding import Mesh
 
 from data.places import is_remote
-from training import sharding
+from training import interrupts, sharding
 
 
 def on_mesh(batches: Iterator[dict], mesh: Mesh) -> Iterator[dict]:
@@ -47,7 +47,13 @@ class Preemption:
     self._asked = True
 
   def reached(self) -> bool:
-    """Returns whether to stop; once True, always."""
+    """Returns whether to stop; once True, always.
+
+    Raises:
+      KeyboardInterrupt: Ctrl-C has come, and what it raised was lost.
+    """
+    if interrupts.heard():
+      raise KeyboardInterrupt
     if jax.process_count() > 1 and not self._asked:
       self._questions += 1
       self._asked = multihost_utils.reached_preemption_sync_point(self._questions)

@@ -8,6 +8,7 @@ import time
 import pytest
 from absl import flags
 
+from tests.processes import interruptible
 from tests.training.toy_runs import ENV, command, newest
 from training import command_line, run_flags
 
@@ -77,8 +78,8 @@ def test_what_only_the_run_finds_is_one_line_too(tmp_path, arguments, said):
 def test_ctrl_c_ends_in_one_line_that_names_the_last_checkpoint(tmp_path):
   fields = ("--config.steps=100000", "--config.stages=()", "--config.checkpoint_every=100")
   with open(tmp_path / "out", "w") as out, open(tmp_path / "err", "w") as err:
-    listen = lambda: signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell's background jobs ignore it
-    process = subprocess.Popen(command(tmp_path / "run", *fields), env=ENV, stdout=out, stderr=err, preexec_fn=listen)
+    with interruptible():
+      process = subprocess.Popen(command(tmp_path / "run", *fields), env=ENV, stdout=out, stderr=err)
     while newest(tmp_path / "run") is None:
       assert process.poll() is None, (tmp_path / "err").read_text()
       time.sleep(0.05)
@@ -88,6 +89,47 @@ def test_ctrl_c_ends_in_one_line_that_names_the_last_checkpoint(tmp_path):
   assert (tmp_path / "err").read_text() == (
     f"interrupted: step {step} is saved in {tmp_path / 'run'}; the same command continues\n"
   )
+
+
+LOST = """
+import signal
+import weakref
+from training import command_line, loop
+
+class Referred: pass
+
+def interrupt_in_a_callback():
+  gone = Referred()
+  signal_then = weakref.ref(gone, lambda _: signal.raise_signal(signal.SIGINT))
+  del gone
+  print("went on", flush=True)
+
+async def never_awaited(): pass
+
+def train(config, workdir):
+  preemption = loop.Preemption()
+  interrupt_in_a_callback()
+  never_awaited()
+  if CONSEQUENCE:
+    raise RuntimeError("release unlocked lock")
+  while not preemption.reached(): pass
+
+command_line.run("", train)
+"""
+
+
+@pytest.mark.parametrize("consequence", ["none", "another error"])
+def test_ctrl_c_is_not_lost_where_python_drops_what_it_raises(tmp_path, consequence):
+  program = LOST.replace("CONSEQUENCE", str(consequence == "another error"))
+  with interruptible():
+    done = subprocess.run(
+      [sys.executable, "-c", program, *command(tmp_path / "run")[3:]],
+      env=ENV,
+      capture_output=True,
+      text=True,
+      timeout=60,
+    )
+  assert (done.returncode, done.stdout, done.stderr) == (130, "went on\n", "interrupted: nothing was saved\n")
 
 
 def test_help_shows_an_example():
