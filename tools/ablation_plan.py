@@ -180,6 +180,11 @@ def _needs(arm: Arm, of: set[str], seed: int, steps: int, output: pathlib.Path, 
   return Needs(arm, first, runs)
 
 
+def scale(steps: int, vocab_size: int) -> dict:
+  """Returns what the numbers of two runs must agree in to be compared, as JSON gives it back."""
+  return {"steps": steps, "vocab_size": vocab_size, "models": SCALE, "short_rows": SHORT_ROWS, "tasks": TASKS}
+
+
 def _schedule(family: str, steps: int) -> dict:
   fields = {"steps": steps, "eval_every": steps, "checkpoint_every": max(steps // 4, 1), "keep_last": 1}
   if family in SHORT_ROWS and (first := steps * 4 // 5):

@@ -15,23 +15,28 @@ from tools.sweep_table import ASIDE
 
 
 class Results:
-  """The last evaluation of every finished run, in a file: {arm: {what: {seed: {metric: value}}}}.
+  """The last evaluation of every finished run, in a file: {"scale": …, "arms": {arm: {what: {seed: {metric: value}}}}}.
+
+  Args:
+    path: the file, which need not be there.
+    scale: as ablation_plan.scale returns it.
 
   Raises:
-    ValueError: the file is of other steps of pretraining, or none of these.
+    ValueError: the file is of another scale, or none of these.
   """
 
-  def __init__(self, path: pathlib.Path, steps: int):
+  def __init__(self, path: pathlib.Path, scale: dict):
     self._path = path
-    self.values = {"steps": steps, "arms": {}}
+    self.values = {"scale": scale, "arms": {}}
     if path.exists():
       try:
         self.values = json.loads(path.read_text(encoding="utf-8"))
+        before = dict(self.values["scale"])
         self.values["arms"].items()
       except (ValueError, KeyError, TypeError, AttributeError):
         raise ValueError(f"{path} is no file of tools.ablations; delete it, or use another --output") from None
-      if self.values.get("steps") != steps:
-        raise ValueError(f"{path} is of --steps={self.values.get('steps')}; use that, or another --output")
+      if differ := [name for name in scale if before.get(name) != scale[name]]:
+        raise ValueError(f"{path} is of {differ[0]}={before.get(differ[0])}; use that, or another --output")
 
   def of(self, arm: Arm, what: str, seed: int) -> dict[str, float] | None:
     return self.values["arms"].get(arm.name, {}).get(what, {}).get(str(seed))

@@ -34,7 +34,7 @@ def main() -> None:
   args, text = _parse()
   sources = {task: str(source) for task, source in (("conll2003", args.conll), ("stsb", args.glue)) if source}
   plan = ablation_plan.needs(args.only, range(args.seeds), args.steps, args.output, sources)
-  results = Results(args.output / RESULTS, args.steps)
+  results = Results(args.output / RESULTS, ablation_plan.scale(args.steps, args.vocab_size))
   for need in plan:
     results.take_finished(need)
   left = [need for need in plan if results.missing(need)]
@@ -47,7 +47,7 @@ def main() -> None:
   if args.dry_run:
     print(f"{len(left)} of {len(plan)} pretrained models are not finished", file=sys.stderr)
   elif failed or stopped:
-    why = f"{failed} runs failed" if failed else "stopped"
+    why = f"{cli.counted(failed, 'run')} failed" if failed else "stopped"
     print(f"{why}; the same command continues", file=sys.stderr)
     raise SystemExit(1 if failed else 128 + stopped)
 
@@ -98,7 +98,9 @@ def execute(left: list[Needs], results: Results, jobs: int) -> tuple[int, int]:
         tqdm.write(f"{run.workdir}  {results.take(need, run)}", file=sys.stderr)
 
     def stopping(count: int, again: bool) -> None:
-      tqdm.write(f"stopping {count} runs ({'at once' if again else 'as soon as saved'})", file=sys.stderr)
+      tqdm.write(
+        f"stopping {cli.counted(count, 'run')} ({'at once' if again else 'as soon as saved'})", file=sys.stderr
+      )
 
     # A seed at a time, so that early tables compare what is comparable: its models, then what is asked of them.
     for seed in dict.fromkeys(need.pretraining.seed for need in left):

@@ -33,6 +33,11 @@ def run(main: Callable[[], None]) -> None:
     raise SystemExit(130) from None
 
 
+def counted(number: int, word: str) -> str:
+  """Returns a number and what it counts: "1 run", "2 runs"."""
+  return f"{number} {word}{'s' * (number != 1)}"
+
+
 @contextlib.contextmanager
 def handling(signals: Iterable[int], handler: Callable) -> Iterator[None]:
   """Has `handler` (number, frame) called for these signals until the block ends."""

@@ -113,8 +113,3 @@ def _around(some: Spread, scale: float, unit: str) -> str:
 def deviation(text: str) -> str:
   """Returns a deviation as it stands behind its mean."""
   return f' <span class="sd">± {text}</span>'
-
-
-def counted(number: int, word: str) -> str:
-  """Returns a number and what it counts: "1 run", "2 runs"."""
-  return f"{number} {word}{'s' * (number != 1)}"

@@ -4,7 +4,7 @@ import pathlib
 from collections.abc import Sequence
 
 from data.wordpiece import MASK
-from tools import report_charts, report_tables
+from tools import cli, report_charts, report_tables
 from tools import report_html as h
 from tools.report_attention import attention
 from tools.report_looks import Filled, Looks
@@ -70,11 +70,11 @@ def counted(groups: Sequence[Group]) -> str:
   """Returns how many runs, groups and seeds there are, in words."""
   runs = [run for group in groups for run in group.runs]
   seeds = sorted({len(group.runs) for group in groups})
-  of = h.counted(seeds[0], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
+  of = cli.counted(seeds[0], "seed") if len(seeds) == 1 else f"{seeds[0]} to {seeds[-1]} seeds"
   each = " each" if len(groups) > 1 else ""
   unfinished = sum(not run.is_finished for run in runs)
   left = f"; {unfinished} not finished" if unfinished else ""
-  return f"{h.counted(len(runs), 'run')} in {h.counted(len(groups), 'group')}, {of}{each}{left}"
+  return f"{cli.counted(len(runs), 'run')} in {cli.counted(len(groups), 'group')}, {of}{each}{left}"
 
 
 def _legend(groups: Sequence[Group]) -> str:

@@ -55,11 +55,12 @@ def main(train: Sequence[str] = TRAIN) -> None:
   for run in runs:
     sweep_plan.check_start(run)
   finished = [run for run in runs if sweep_plan.is_finished(run)]
+  every = cli.counted(len(runs), "run")
   left = [run for run in runs if run not in finished]
   if args.dry_run:
     for run in left:
       print(shlex.join([*train, *run.arguments]))
-    print(f"{_counted(runs)}, {len(finished)} of them finished")
+    print(f"{every}, {len(finished)} of them finished")
     return
 
   try:
@@ -72,13 +73,13 @@ def main(train: Sequence[str] = TRAIN) -> None:
   by = sweep.run(left, train)
   sweep.write()
   if by and len(sweep.results) + len(sweep.failed) < len(runs):
-    print(f"stopped: {len(sweep.results)} of {_counted(runs)} finished; the same command continues", file=sys.stderr)
+    print(f"stopped: {len(sweep.results)} of {every} finished; the same command continues", file=sys.stderr)
     raise SystemExit(0 if by == signal.SIGTERM else 128 + by)  # of SIGTERM as train.py
   if sweep.results:
     sweep_table.check_metric(list(sweep.results.values()), wanted)
   print(json.dumps(sweep.summary(), indent=2, allow_nan=False) if args.json else sweep.table())
   if sweep.failed:
-    print(f"error: {len(sweep.failed)} of {_counted(runs)} failed; the same command tries again", file=sys.stderr)
+    print(f"error: {len(sweep.failed)} of {every} failed; the same command tries again", file=sys.stderr)
     raise SystemExit(1)
 
 
@@ -98,7 +99,7 @@ class Sweep:
     Raises:
       ValueError: a workdir is another recipe's.
     """
-    self._say(f"{_counted(self._runs)} in {self._output}, {len(self.results)} of them finished")
+    self._say(f"{cli.counted(len(self._runs), 'run')} in {self._output}, {len(self.results)} of them finished")
     # Those with a workdir come first: if it is of another recipe, nothing new is started under this one.
     begun = [run for run in left if sweep_plan.has_begun(run)]
     with sweep_jobs.Asked().listening() as asked, tqdm(total=len(left), unit="run", disable=None) as bar:
@@ -130,7 +131,7 @@ class Sweep:
 
   def _stopping(self, count: int, again: bool) -> None:
     how = "at once" if again else "as soon as saved; once more: at once"
-    tqdm.write(f"stopping {count} run{'s' * (count != 1)} ({how})", file=sys.stderr)
+    tqdm.write(f"stopping {cli.counted(count, 'run')} ({how})", file=sys.stderr)
 
   def _say(self, line: str) -> None:
     tqdm.write(line, file=self._lines)
@@ -168,10 +169,6 @@ class Sweep:
       "checkpoint": found.checkpoint if found else None,
       "metrics": sweep_table.numbers(found.metrics) if found else {},
     }
-
-
-def _counted(runs: Sequence[Run]) -> str:
-  return f"{len(runs)} run{'s' * (len(runs) != 1)}"
 
 
 def _wanted(args: argparse.Namespace, config: ConfigDict, axes: Sequence[Axis]) -> Wanted:

@@ -23,6 +23,7 @@ from tools.ablation_table import Results
 from training import optimizer, run_flags, settings
 from training.stages import Stage
 
+SCALE = ablation_plan.scale(8, 4000)
 SOURCES = {"conll2003": "CONLL", "stsb": "GLUE"}
 
 
@@ -90,22 +91,24 @@ def test_a_task_without_files_is_left_out(tmp_path):
 
 def test_what_is_known_is_not_run_again_whether_its_workdir_is_there_or_not(tmp_path):
   need = plan(tmp_path, ["nsp"], seeds=(0,))[0]
-  results = Results(tmp_path / "results.json", 8)
+  results = Results(tmp_path / "results.json", SCALE)
   assert results.missing_runs(need) == [need.pretraining, *need.after.values()]
   finish(need.pretraining, masked_loss=5.0)
   finish(need.after["conll2003"], f1=0.5)
   results.take_finished(need)
   assert results.missing_runs(need) == [need.after["stsb"]]
 
-  again = Results(tmp_path / "results.json", 8)
+  again = Results(tmp_path / "results.json", SCALE)
   assert again.values == results.values
   moved = plan(tmp_path / "elsewhere", ["nsp"], seeds=(0,))[0]  # no workdir there: what is left needs the weights again
   assert again.missing_runs(moved) == [moved.pretraining, moved.after["stsb"]]
   finish(need.after["stsb"], pearson=0.2)
   again.take_finished(need)
-  assert not Results(tmp_path / "results.json", 8).missing(moved)
-  with pytest.raises(ValueError, match=r"is of --steps=8; use that, or another --output"):
-    Results(tmp_path / "results.json", 9)
+  assert not Results(tmp_path / "results.json", SCALE).missing(moved)
+  with pytest.raises(ValueError, match=r"is of steps=8; use that, or another --output"):
+    Results(tmp_path / "results.json", ablation_plan.scale(9, 4000))
+  with pytest.raises(ValueError, match=r"is of models=.*learning_rate.*; use that"):
+    Results(tmp_path / "results.json", SCALE | {"models": {}})
 
 
 # ---------------------------------------------------------------- what is run
@@ -170,7 +173,7 @@ def test_a_signal_makes_the_run_save_and_starts_no_other(call):
     run = f"bert-base/{stops}/seed=0"
     out, said, started = call("--seeds=2", play={run: "SIGTERM"}, ends=128 + signal.SIGTERM)
     assert started[-1] == run
-    assert "stopping 1 runs (as soon as saved)\n" in said
+    assert "stopping 1 run (as soon as saved)\n" in said
     assert said.endswith("stopped; the same command continues\n")
     assert out.startswith("**MLM + NSP against no NSP**")
     assert started[:-1] == [x for what in before for x in runs_of(0, what)]
@@ -197,7 +200,7 @@ def test_a_corpus_of_other_text_is_not_taken_for_this_one(tmp_path, monkeypatch)
 
 
 def test_the_table_by_hand(tmp_path):
-  results = Results(tmp_path / "results.json", 8)
+  results = Results(tmp_path / "results.json", SCALE)
   scores = {"k6": (0.5, 0.6, 0.7), "no_memory": (0.4, 0.55, 0.75)}
   for row, values in scores.items():
     of = {str(seed): {"f1": value} for seed, value in enumerate(values)}
@@ -210,7 +213,7 @@ def test_the_table_by_hand(tmp_path):
   error = statistics.stdev(differences) / 3**0.5
   assert f"| no_memory - k6 |  | +0.000 ± 0.000 | {statistics.mean(differences):+.3f} ± {error:.3f} |  |  |" in lines
   assert "k6 over no_memory on conll2003 f1 in 2 of 3 seeds, p 0.53" in lines[-1]
-  assert "Here: nothing yet." in ablation_table.text(["plm"], Results(tmp_path / "none.json", 8))
+  assert "Here: nothing yet." in ablation_table.text(["plm"], Results(tmp_path / "none.json", SCALE))
 
 
 @pytest.mark.parametrize(
@@ -235,15 +238,16 @@ def test_a_flag_that_no_tool_has(monkeypatch, tmp_path, capsys):
   assert "--sedes=3" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"steps": 8, "arms": 1}'])
+@pytest.mark.parametrize("content", ["", "[]", "{}", '{"scale": {}, "arms": 1}', '{"scale": 8, "arms": {}}'])
 def test_a_file_of_results_that_is_none(tmp_path, content):
   (tmp_path / "results.json").write_text(content)
   with pytest.raises(ValueError, match=r"results.json is no file of tools.ablations; delete it"):
-    Results(tmp_path / "results.json", 8)
+    Results(tmp_path / "results.json", SCALE)
 
 
 def test_the_documented_tables_are_those_of_the_documented_numbers():
   docs = pathlib.Path(ablations.__file__).parent.parent / "docs"
   numbers = json.loads((docs / "ablations" / ablations.RESULTS).read_text())
-  tables = ablation_table.text(list(COMPARISONS), Results(docs / "ablations" / ablations.RESULTS, numbers["steps"]))
+  scale = ablation_plan.scale(*(numbers["scale"][name] for name in ("steps", "vocab_size")))
+  tables = ablation_table.text(list(COMPARISONS), Results(docs / "ablations" / ablations.RESULTS, scale))
   assert tables in (docs / "results.md").read_text()
