@@ -1,7 +1,7 @@
 """Fine-tuning beside `transformers`, live: a hundred steps of their models and torch's Adam, and a run of ours.
 
-Both begin from one folder, read the same texts in the same order, and have no dropout. Ours reads packed rows, theirs a
-sequence a row.
+Both begin from one folder, read the same texts in the same order, and have no dropout, which has a test of its own.
+Ours reads packed rows, theirs a sequence a row.
 """
 
 import functools
@@ -16,9 +16,10 @@ torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 # ruff: noqa: E402
 
+from objectives.objective import mean_loss
 from parts import finetuning
 from parts.parts import Parts
-from tests import tasks
+from tests import compilation, tasks
 from tests.parity import dynamics
 from training import optimizer, settings, state, step
 
@@ -66,9 +67,7 @@ def test_a_hundred_steps(family, kind, tmp_path):
 
 def our_losses(parts: Parts, tx, batches: list[dict[str, np.ndarray]]) -> list[float]:
   """Those of the real training step, on one device."""
-  shapes = jax.eval_shape(lambda: state.init(parts.objective, tx, rows=0, seed=0))
-  now = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)  # all weights are the folder's
-  now = now.replace(params=parts.initial(now.params))
+  now = initial(parts, tx)
   take = jax.jit(functools.partial(step.train_step, objective=parts.objective, optimizer=tx, seed=0))
   losses = []
   for batch in batches:
@@ -77,11 +76,62 @@ def our_losses(parts: Parts, tx, batches: list[dict[str, np.ndarray]]) -> list[f
   return losses
 
 
-def their_model(family: str, kind: str, folder):
+def initial(parts: Parts, tx) -> state.TrainState:
+  """The state before the first step, on one device; all weights are the folder's."""
+  shapes = jax.eval_shape(lambda: state.init(parts.objective, tx, rows=0, seed=0))
+  now = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+  return now.replace(params=parts.initial(now.params))
+
+
+DRAWS = 500
+RATE = 0.3
+# Their fields and ours. In the first, dropout on attention's probabilities, nearly uniform here, drowns in the rest.
+DROPOUT = {
+  "bert": (("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"), tasks.STILL),
+  "bert, attention": (("attention_probs_dropout_prob",), ("model__attention_dropout",)),
+  "albert": (("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout_prob"), tasks.STILL),
+  "xlnet": (("dropout", "summary_last_dropout"), tasks.STILL),
+}
+
+
+@pytest.mark.parametrize("where", DROPOUT)
+def test_dropout_moves_the_loss_as_theirs_does(where, tmp_path):
+  """A dropout that is missing, doubled or elsewhere would change the mean or the deviation of the loss over draws."""
+  family = where.split(",")[0]
+  their_fields, our_fields = DROPOUT[where]
+  never = dict.fromkeys(DROPOUT[family][0], 0.0)
+  theirs = their_model(family, "classification", tmp_path / "model", **never | dict.fromkeys(their_fields, RATE))
+  source = tasks.write(tmp_path / "files", "classification")
+  fields = {"init_from": str(tmp_path / "model"), "steps": 1} | tasks.STILL | dict.fromkeys(our_fields, RATE)
+  config = tasks.config(source, "classification", family, **fields)
+  parts = finetuning.build(config)
+  batch = next(iter(parts.train_batches(parts.stages[0], 0, np.arange)))
+  tx, _ = optimizer.make(settings.optimizer_config(config.optimizer, 1), 1)
+  ours = loss_of_draws(parts, initial(parts, tx).params, batch)
+  with torch.no_grad():
+    theirs.train()
+    torch.manual_seed(0)
+    expected = np.array([float(their_loss(theirs, "classification", sequences(batch))) for _ in range(DRAWS)])
+  error = np.hypot(ours.std(), expected.std()) / DRAWS**0.5
+  assert expected.std() > 0.1
+  assert abs(ours.mean() - expected.mean()) < 4 * error
+  assert abs(ours.std() / expected.std() - 1) < 4 / DRAWS**0.5  # 1/√draws is the error of a ratio of normal draws' two
+
+
+def loss_of_draws(parts: Parts, params, batch: dict[str, np.ndarray]) -> np.ndarray:
+  """Our training loss of the batch with dropout, drawn DRAWS times."""
+  numbered = step.number_rows(jax.tree.map(jnp.asarray, batch))
+  loss = lambda key: mean_loss(parts.objective.loss_fn(params, {}, numbered, key)[0])
+  keys = jax.random.split(jax.random.key(1), DRAWS)
+  return np.asarray(jax.jit(lambda: jax.lax.map(loss, keys, batch_size=20), compiler_options=compilation.WELL)())
+
+
+def their_model(family: str, kind: str, folder, **more):
   """The fixture's body with a fresh head, saved to `folder` with the tokenizer."""
   name = PREFIX[family] + CLASSES[kind] + ("Simple" if (family, kind) == ("xlnet", "span") else "")
   torch.manual_seed(0)
-  more = {"problem_type": "regression"} if kind == "regression" else {}
+  if kind == "regression":
+    more["problem_type"] = "regression"
   if family == "xlnet":
     more["bi_data"] = False  # half of a batch backwards, a matter of pretraining
   model = getattr(transformers, name).from_pretrained(
