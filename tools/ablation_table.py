@@ -13,6 +13,8 @@ from tools.ablation_plan import COMPARISONS, PRETRAINING, TASKS, Arm, Comparison
 from tools.sweep_plan import Run
 from tools.sweep_table import ASIDE
 
+_FLAGS = ("steps", "vocab_size")  # what of the scale the command line says
+
 
 class Results:
   """The last evaluation of every finished run, in a file: {"scale": …, "arms": {arm: {what: {seed: {metric: value}}}}}.
@@ -32,11 +34,17 @@ class Results:
       try:
         self.values = json.loads(path.read_text(encoding="utf-8"))
         before = dict(self.values["scale"])
-        self.values["arms"].items()
+        for of in self.values["arms"].values():
+          for by_seed in of.values():
+            for seed, metrics in by_seed.items():
+              int(seed), metrics.items()
       except (ValueError, KeyError, TypeError, AttributeError):
         raise ValueError(f"{path} is no file of tools.ablations; delete it, or use another --output") from None
       if differ := [name for name in scale if before.get(name) != scale[name]]:
-        raise ValueError(f"{path} is of {differ[0]}={before.get(differ[0])}; use that, or another --output")
+        name = differ[0]
+        if name in _FLAGS and name in before:
+          raise ValueError(f"{path} is of --{name}={before[name]}; use that, or another --output")
+        raise ValueError(f"{path} is of another small scale, whose {name!r} differ from today's; use another --output")
 
   def of(self, arm: Arm, what: str, seed: int) -> dict[str, float] | None:
     return self.values["arms"].get(arm.name, {}).get(what, {}).get(str(seed))

@@ -39,7 +39,7 @@ def main() -> None:
     results.take_finished(need)
   left = [need for need in plan if results.missing(need)]
   if not args.dry_run:
-    args.output.mkdir(parents=True, exist_ok=True)
+    cli.make_folder(args.output)
     for family in dict.fromkeys(need.arm.family for need in left):
       prepare(family, args.output / "corpora", args.vocab_size, text)
     stopped, failed = execute(left, results, args.jobs)
@@ -60,7 +60,8 @@ def prepare(family: str, folder: pathlib.Path, vocab_size: int, text: list[str])
   """
   corpus, tokenizer, made = folder / family, folder / f"{family}-tokenizer", folder / f"{family}.json"
   asked = {"vocab_size": vocab_size, "text": text}
-  before = json.loads(made.read_text(encoding="utf-8")) if made.exists() else asked
+  begun = made.exists() and (tokenizer.exists() or corpus.exists())  # else what was asked for came to nothing
+  before = json.loads(made.read_text(encoding="utf-8")) if begun else asked
   if before != asked | ({} if text else {"text": before["text"]}):
     flags = " ".join([f"--vocab_size={before['vocab_size']}", *before["text"]])
     raise ValueError(f"{corpus} is made by {flags}; use these, or another --output")
@@ -77,21 +78,26 @@ def prepare(family: str, folder: pathlib.Path, vocab_size: int, text: list[str])
   for command in commands:
     status = subprocess.run([sys.executable, "-m", f"tools.{command[0]}", *command[1:]], check=False).returncode
     if status:
-      raise ValueError(f"python -m tools.{command[0]} {' '.join(command[1:])} has failed; the same command continues")
+      raise ValueError(f"python -m tools.{command[0]} {' '.join(command[1:])} has failed; mend what it names and go on")
 
 
 def execute(left: list[Needs], results: Results, jobs: int) -> tuple[int, int]:
   """Runs what is left, an arm's pretraining before what follows it; returns (the signal that has stopped it or 0, how
-  many runs failed)."""
-  failed = 0
+  many runs failed).
+
+  Raises:
+    ValueError: a workdir is another command's.
+  """
+  failed, refused = 0, ""
   every = [run for need in left for run in results.missing_runs(need)]
   with sweep_jobs.Asked().listening() as asked, tqdm(total=len(every), unit="run", disable=None) as bar:
 
     def ended(run: Run, how: Ended) -> None:
-      nonlocal failed
+      nonlocal failed, refused
       bar.update(how.status != "stopped")
       if how.status == "failed":
         failed += 1
+        refused = how.said if sweep_jobs.REFUSED in how.said else refused
         tqdm.write(f"{run.workdir}  failed: {how.said}  (all of it in {run.workdir / sweep_jobs.LOG})", file=sys.stderr)
       elif how.status == "finished":
         need = next(need for need in left if run in (need.pretraining, *need.after.values()))
@@ -102,18 +108,23 @@ def execute(left: list[Needs], results: Results, jobs: int) -> tuple[int, int]:
         f"stopping {cli.counted(count, 'run')} ({'at once' if again else 'as soon as saved'})", file=sys.stderr
       )
 
+    def execute_some(runs: list[Run]) -> None:
+      sweep_jobs.execute(runs, sweep.TRAIN, jobs, asked, ended, stopping)
+      if refused:
+        raise ValueError(f"{refused.removeprefix('error: ')} (of all comparisons: another --output)")
+
     # A seed at a time, so that early tables compare what is comparable: its models, then what is asked of them.
     for seed in dict.fromkeys(need.pretraining.seed for need in left):
       some = [need for need in left if need.pretraining.seed == seed]
       first = [need.pretraining for need in some if need.pretraining in results.missing_runs(need)]
-      sweep_jobs.execute(first, sweep.TRAIN, jobs, asked, ended, stopping)
+      execute_some(first)
       after = [
         run
         for need in some
         for run in results.missing_runs(need)
         if run != need.pretraining and sweep_plan.is_finished(need.pretraining)
       ]
-      sweep_jobs.execute(after, sweep.TRAIN, jobs, asked, ended, stopping)
+      execute_some(after)
   return (asked.signals[0] if asked.signals else 0), failed
 
 

@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import errno
+import pathlib
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -31,6 +32,14 @@ def run(main: Callable[[], None]) -> None:
     raise SystemExit(1) from None
   except KeyboardInterrupt:
     raise SystemExit(130) from None
+
+
+def make_folder(path: pathlib.Path) -> None:
+  """Makes the folder of --output; raises ValueError if it is a file or lies in one."""
+  try:
+    path.mkdir(parents=True, exist_ok=True)
+  except (FileExistsError, NotADirectoryError):
+    raise ValueError(f"{path} is a file or lies in one; --output must name a folder") from None
 
 
 def counted(number: int, word: str) -> str:

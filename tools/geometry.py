@@ -177,7 +177,7 @@ def main() -> None:
   args = _parse()
   if args.output:
     report_charts.check()
-    args.output.mkdir(parents=True, exist_ok=True)
+    cli.make_folder(args.output)
   given = Given(args, load(args.checkpoint))
   lacking = {name: why for name in args.measures or MEASURES if (why := MEASURES[name].lacks(given))}
   if args.measures and lacking:

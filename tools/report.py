@@ -61,10 +61,7 @@ def write(
   looks: Sequence[Looks],
 ) -> list[pathlib.Path]:
   """Writes index.html and the PNG files; returns their paths, the page first."""
-  try:
-    output.mkdir(parents=True, exist_ok=True)
-  except (FileExistsError, NotADirectoryError):
-    raise ValueError(f"{output} is a file or lies in one; --output must name a folder") from None
+  cli.make_folder(output)
   files, charts = {}, []
   for metric in tqdm(report_numbers.metrics_of(groups), desc="charts", unit="chart", disable=None):
     some = [

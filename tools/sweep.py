@@ -63,10 +63,7 @@ def main(train: Sequence[str] = TRAIN) -> None:
     print(f"{every}, {len(finished)} of them finished")
     return
 
-  try:
-    args.output.mkdir(parents=True, exist_ok=True)
-  except (FileExistsError, NotADirectoryError):
-    raise ValueError(f"{args.output} is a file or lies in one; --output must name a folder") from None
+  cli.make_folder(args.output)
   sweep = Sweep(args, arguments, runs, wanted)
   for run in finished:
     sweep.take(run)

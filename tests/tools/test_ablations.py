@@ -105,9 +105,11 @@ def test_what_is_known_is_not_run_again_whether_its_workdir_is_there_or_not(tmp_
   finish(need.after["stsb"], pearson=0.2)
   again.take_finished(need)
   assert not Results(tmp_path / "results.json", SCALE).missing(moved)
-  with pytest.raises(ValueError, match=r"is of steps=8; use that, or another --output"):
+  with pytest.raises(ValueError, match=r"is of --steps=8; use that, or another --output"):
     Results(tmp_path / "results.json", ablation_plan.scale(9, 4000))
-  with pytest.raises(ValueError, match=r"is of models=.*learning_rate.*; use that"):
+  with pytest.raises(
+    ValueError, match=r"is of another small scale, whose 'models' differ from today's; use another --output"
+  ):
     Results(tmp_path / "results.json", SCALE | {"models": {}})
 
 
@@ -168,6 +170,15 @@ def test_nothing_follows_a_model_that_failed_and_the_others_go_on(call):
   assert "failed" not in said
 
 
+def test_another_commands_workdir_stops_all_of_it(call, tmp_path):
+  """Else the other seeds would be trained at another scale than what is there."""
+  refuses = {"bert-base/pretraining/seed=0": "refuse"}
+  with pytest.raises(ValueError, match=r"holds another run: steps is 8 there .*of all comparisons: another --output"):
+    call("--seeds=2", play=refuses)
+  assert (tmp_path / "started").read_text().split() == ["bert-base/pretraining/seed=0"]
+  assert not (tmp_path / "out" / "results.json").exists()
+
+
 def test_a_signal_makes_the_run_save_and_starts_no_other(call):
   for stops, before in (("pretraining", []), ("conll2003", [PRETRAINING])):
     run = f"bert-base/{stops}/seed=0"
@@ -197,6 +208,17 @@ def test_a_corpus_of_other_text_is_not_taken_for_this_one(tmp_path, monkeypatch)
   for vocab_size, text in ((200, ["--input", "a.txt"]), (100, ["--input", "b.txt"])):
     with pytest.raises(ValueError, match=r"is made by --vocab_size=100 --input a.txt; use these, or another --output"):
       ablations.prepare("bert", tmp_path, vocab_size, text)
+
+
+def test_text_that_came_to_nothing_may_be_mended(tmp_path, monkeypatch):
+  made = []
+  ran = lambda command, check: made.append(command[2:5]) or subprocess.CompletedProcess((), int("typo.txt" in command))
+  monkeypatch.setattr(subprocess, "run", ran)
+  with pytest.raises(ValueError, match=r"tools.train_tokenizer --input typo.txt .* has failed; mend what it names"):
+    ablations.prepare("bert", tmp_path, 100, ["--input", "typo.txt"])
+  ablations.prepare("bert", tmp_path, 100, ["--input", "a.txt"])
+  assert made[-1] == ["tools.prepare_corpus", "--input", "a.txt"]
+  assert json.loads((tmp_path / "bert.json").read_text())["text"] == ["--input", "a.txt"]
 
 
 def test_the_table_by_hand(tmp_path):
@@ -238,7 +260,19 @@ def test_a_flag_that_no_tool_has(monkeypatch, tmp_path, capsys):
   assert "--sedes=3" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("content", ["", "[]", "{}", '{"scale": {}, "arms": 1}', '{"scale": 8, "arms": {}}'])
+@pytest.mark.parametrize(
+  "content",
+  [
+    "",
+    "[]",
+    "{}",
+    '{"scale": {}, "arms": 1}',
+    '{"scale": 8, "arms": {}}',
+    '{"scale": {}, "arms": {"bert-base": []}}',
+    '{"scale": {}, "arms": {"bert-base": {"stsb": {"0": 7}}}}',
+    '{"scale": {}, "arms": {"bert-base": {"stsb": {"zero": {}}}}}',
+  ],
+)
 def test_a_file_of_results_that_is_none(tmp_path, content):
   (tmp_path / "results.json").write_text(content)
   with pytest.raises(ValueError, match=r"results.json is no file of tools.ablations; delete it"):

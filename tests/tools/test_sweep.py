@@ -39,6 +39,9 @@ if play == "fail":
   print("error: the loss is nan at step 3", file=sys.stderr)
   print("step 3 is the last")
   sys.exit(1)
+if play == "refuse":
+  print(f"error: {workdir} holds another run: steps is 8 there and 5 here; use another --workdir", file=sys.stderr)
+  sys.exit(1)
 if play == "kill":
   os.kill(os.getpid(), signal.SIGKILL)
 if play == "bug":
