@@ -228,6 +228,9 @@ def read_lines(path: str | pathlib.Path) -> dict[str, Prediction]:
       if not isinstance(row, dict) or name not in row:
         raise ValueError(f"{path}:{number}: not an object with the fields id and prediction")
     key, value = str(row["id"]), row["prediction"]
+    if value is None or isinstance(value, dict):
+      kind = "null" if value is None else "an object"
+      raise ValueError(f"{path}:{number}: the prediction is {kind}, not a label, a number, a text or a list of tags")
     if key in result:
       raise ValueError(f"{path}:{number}: a second prediction for {key}")
     result[key] = Prediction(tuple(value) if isinstance(value, list) else value, row.get("probabilities"))

@@ -72,6 +72,9 @@ def main() -> None:
     raise ValueError(f"--input={args.input}: name a file of JSON lines, .jsonl; official files go by --source")
   if args.output.suffix in (".tsv", ".csv", ".json", ".txt"):
     raise ValueError(f"--output={args.output}: name a .jsonl file, or a folder, where files get their official names")
+  for name in ("batch_size", "length"):
+    if (number := getattr(args, name)) is not None and number < 1:
+      raise ValueError(f"--{name}={number} must be at least 1")
   if args.texts and args.task:
     raise ValueError("--texts is of a task of your own; --task knows its columns")
 

@@ -231,7 +231,7 @@ def _number(label: Any, options: int, where: str, labelled: bool) -> int | None:
 
 
 def _text(record: Record, column: str, where: str) -> str:
-  if record.get(column) is None:
+  if column not in record:
     raise ValueError(f"{where}: no column {column!r}; it has {_names(record)}")
   return text_of(record[column], column, where)
 
@@ -241,6 +241,11 @@ def text_of(value: Any, column: str, where: str) -> str:
   number = isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
   if not isinstance(value, str) and not number:
     raise ValueError(f"{where}: {column!r} is {_shown(value)}, where a text is needed")
+  try:
+    str(value).encode()
+  except UnicodeEncodeError as error:
+    half = ascii(value[error.start])
+    raise ValueError(f"{where}: {column!r} has half of a pair of surrogates, {half}; mend or remove it") from None
   return str(value)
 
 
@@ -253,7 +258,9 @@ def list_of(value: Any, column: str, where: str) -> Sequence[Any]:
 
 def _texts(value: Any, column: str, where: str) -> list[str]:
   """The texts of a list, or of a text split at white space."""
-  return value.split() if isinstance(value, str) else [text_of(x, column, where) for x in list_of(value, column, where)]
+  if isinstance(value, str):
+    return text_of(value, column, where).split()
+  return [text_of(x, column, where) for x in list_of(value, column, where)]
 
 
 def _shown(value: Any) -> str:

@@ -124,6 +124,8 @@ def test_json_lines(tmp_path):
     (files.read_tags, "EU B-ORG\n\nPeter\n", ":3: a word without a tag"),
     (files.read_lines, '{"id": 1, "prediction": 2}\n{"id": 2}\n', ":2: not an object with the fields id and"),
     (files.read_lines, '{"id": 1, "prediction": 2}\n\n', ":2: not JSON"),
+    (files.read_lines, '{"id": 1, "prediction": null}\n', ":1: the prediction is null, not a label"),
+    (files.read_lines, '{"id": 1, "prediction": {"a": 1}}\n', ":1: the prediction is an object, not a label"),
     (files.read_lines, '{"id": 1, "prediction": 2}\n{"id": "1", "prediction": 2}\n', ":2: a second prediction for 1"),
   ],
 )

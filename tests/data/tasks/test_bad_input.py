@@ -93,7 +93,8 @@ WITH = {"question": "q", "context": "a b", "answers": [{"text": "b", "answer_sta
   ("task", "record", "message"),
   [
     ("rte", {"sentence1": ["a"], "sentence2": "b", "label": 1}, "'sentence1' is a list, where a text is needed"),
-    ("rte", {"sentence1": "a", "sentence2": None, "label": 1}, "no column 'sentence2'; it has sentence1, sentence2"),
+    ("rte", {"sentence1": "a", "sentence2": None, "label": 1}, "'sentence2' is missing, where a text is needed"),
+    ("rte", {"sentence1": "a", "sentence2": "\ud83d", "label": 1}, "'sentence2' has half of a pair of surrogates"),
     ("rte", {"sentence1": "a", "sentence2": "b", "label": {}}, "'label' is an object, where a text is needed"),
     ("stsb", {"sentence1": "a", "sentence2": "b", "score": True}, "the score True is no number from 0 to 5"),
     ("stsb", {"sentence1": "a", "sentence2": "b", "score": [1]}, "the score [1] is no number from 0 to 5"),
@@ -142,7 +143,7 @@ def test_a_value_of_json_of_another_type_is_named_with_its_line(tmp_path, task, 
     ({"data": ["x"]}, "dev-v2.0.json:1: in 'data' an object {…} is needed, not str"),
     ({"data": [{}]}, "dev-v2.0.json:1: 'paragraphs' is missing, where a list is needed"),
     ({"data": [{"paragraphs": [{"context": "a"}]}]}, "dev-v2.0.json:1: 'qas' is missing, where a list is needed"),
-    ({"data": [{"paragraphs": [{"qas": [NEVER]}]}]}, "dev-v2.0.json:1: no column 'context'; it has question, id"),
+    ({"data": [{"paragraphs": [{"qas": [NEVER]}]}]}, "dev-v2.0.json:1: 'context' is missing, where a text is needed"),
     ({"data": []}, "dev-v2.0.json:1: the dev split of task squad2 holds no examples"),
   ],
 )
