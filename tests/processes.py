@@ -8,7 +8,7 @@ from launch import local
 from tools import cli
 
 
-def run_together(command: list[str], log: pathlib.Path, count: int = 2, devices: int = 2, timeout: int = 120) -> str:
+def run_together(command: list[str], log: pathlib.Path, count: int = 2, devices: int = 2, timeout: int = 600) -> str:
   """Runs `count` processes of a command with `devices` virtual devices each, as `srun` would start them; returns what
   they printed, and asserts that they exit with 0."""
   address = f"localhost:{local.free_port()}"

@@ -185,7 +185,7 @@ def test_seeking_far_and_closing(corpus):
   assert len(started) == 1
   read.close()
   for thread in started:
-    thread.join(timeout=10)
+    thread.join(timeout=60)
     assert not thread.is_alive()
 
 

@@ -42,7 +42,7 @@ def test_each_process_is_told_who_it_is_as_by_srun(tmp_path):
 def test_one_that_ends_badly_ends_all(capfd, end, status, said):
   began = time.monotonic()
   assert local.run(script(f"if me == 1: {end}\ntime.sleep(60)"), processes=3) == status
-  assert time.monotonic() - began < 20
+  assert time.monotonic() - began < 50
   assert said in capfd.readouterr().err
 
 
@@ -50,7 +50,10 @@ def test_all_begin_again_after_one_has_died_and_no_more_often_than_asked(tmp_pat
   count = f"""
 if me == 0:
   with open('{tmp_path}/runs', 'a') as file: file.write('x')
+  open('{tmp_path}/counted', 'w').close()
   time.sleep(60)
+while not os.path.exists('{tmp_path}/counted'): time.sleep(0.01)
+os.remove('{tmp_path}/counted')
 sys.exit(5)
 """
   assert local.run(script(count), processes=2, restarts=1) == 5
@@ -72,7 +75,7 @@ time.sleep(60)
   process = subprocess.Popen([sys.executable, "-c", program])
   wait_for(lambda: len(list(tmp_path.glob("*.ready"))) == 2, process)
   process.send_signal(signum)
-  assert process.wait(timeout=30) == 0
+  assert process.wait(timeout=55) == 0
   assert [(tmp_path / f"{index}.got").read_text() for index in range(2)] == [str(int(signum))] * 2
 
 
@@ -110,7 +113,7 @@ def test_a_mistake_that_one_process_sees_ends_all_at_once_in_its_own_line(tmp_pa
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", program], env=toy_runs.ENV, capture_output=True, text=True)
   assert done.returncode == 1, done.stderr
-  assert time.monotonic() - began < 90  # not the five minutes that JAX gives those who do not come
+  assert time.monotonic() - began < 200  # not the five minutes that JAX gives those who do not come
   errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
   assert (
     errors[0] == f"error: another run is at work in {tmp_path / 'run'}; wait for it to end, or use another --workdir"

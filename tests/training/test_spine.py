@@ -236,7 +236,7 @@ def test_a_disk_that_is_really_full_ends_in_one_line(tmp_path, kilobytes, unaske
     env=ENV | {"PYTHONPATH": "."},
     capture_output=True,
     text=True,
-    timeout=120,
+    timeout=600,
   )
   lines = done.stderr.splitlines()
   (error,) = [line for line in lines if line.startswith("error: ")]
