@@ -5,8 +5,8 @@
 
 Embedding sizes: `embedding_64` … `embedding_768`, all layers shared, and `none_embedding_64` … with none. Sharing, at
 an embedding size of 128: `all`, `attention`, `ffn`, `none`, and with `_768` at 768; `groups_2` … share in groups of
-layers. Sentence tasks: `sop`, `nsp`, `no_pair`. Depth of ALBERT-large: `layers_1` … `layers_48`; its width:
-`width_1024` … `width_6144`, at 3 layers.
+layers. Sentence tasks: `sop`, `nsp`, `no_pair`. Depth of ALBERT-large: `layers_1` … `layers_48`, each from
+random weights (the paper's start from the depth before); its width: `width_1024` … `width_6144`, at 3 layers.
 
 Hardware as in configs/albert.py; every row takes 125k steps of 4,096 rows with the first release's dropout. Expected,
 the average of SQuAD 1.1, SQuAD 2.0, MNLI, SST-2 and RACE: embeddings of 64, 128, 256, 768: 79.0, 80.1, 79.6, 79.8, and

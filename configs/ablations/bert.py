@@ -21,6 +21,7 @@ for what SIGTERM saves between:
 
 RoBERTa (Liu et al., 2019, §4.2): `full_sentences` is rows filled with sentences, across documents, and no NSP (masks
 are fresh each time in any run here); `doc_sentences` stays in a document. SpanBERT (Joshi et al., 2020, §3.1): `spans`.
+Both papers' rows have 512 tokens from the first step, --config.stages='()' --config.length=512; these have BERT's.
 
 Hardware, text and time as in configs/bert.py. Expected, dev scores of the paper's table 5 on MNLI-m, QNLI, MRPC, SST-2
 and SQuAD F1: 84.4, 88.4, 86.7, 92.7, 88.5; without NSP 83.9, 84.9, 86.5, 92.6, 87.9; left to right 82.1, 84.3, 77.5,
