@@ -117,6 +117,7 @@ def fail(reason) -> SystemExit:
 
 def interrupted(workdir: str) -> SystemExit:
   """Says where a run stands that Ctrl-C has ended; returns what to raise."""
+  interrupts.end_at_once()
   steps = saved_steps(workdir)
   stands = f"step {steps[-1]} is saved in {workdir}; the same command continues" if steps else "nothing was saved"
   print(f"interrupted: {stands}", file=sys.stderr)

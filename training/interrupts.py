@@ -14,6 +14,12 @@ def listen() -> None:
     signal.signal(signal.SIGINT, _hear)
 
 
+def end_at_once() -> None:
+  """Makes the next Ctrl-C end the process without a word: what the first one raised is being reported."""
+  if signal.getsignal(signal.SIGINT) is _hear:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
 def heard() -> bool:
   """Returns whether Ctrl-C has come since `listen`: then whatever ends the run is its consequence."""
   return _heard

@@ -132,6 +132,25 @@ def test_ctrl_c_is_not_lost_where_python_drops_what_it_raises(tmp_path, conseque
   assert (done.returncode, done.stdout, done.stderr) == (130, "went on\n", "interrupted: nothing was saved\n")
 
 
+IMPATIENT = """
+import signal
+from training import command_line
+
+def interrupt(*_):
+  signal.raise_signal(signal.SIGINT)
+
+command_line.saved_steps = interrupt  # while the first one is reported
+command_line.run("", interrupt)
+"""
+
+
+def test_a_second_ctrl_c_ends_the_process_without_a_traceback(tmp_path):
+  with interruptible():
+    program = [sys.executable, "-c", IMPATIENT, *command(tmp_path / "run")[3:]]
+    done = subprocess.run(program, env=ENV, capture_output=True, text=True, timeout=300)
+  assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
+
+
 def test_help_shows_an_example():
   done = subprocess.run([sys.executable, "train.py", "--help"], env=ENV, capture_output=True, text=True, check=True)
   assert "python train.py --config=configs/quickstart.py" in done.stdout
