@@ -76,7 +76,7 @@ def test_two_processes_score_every_example_once_as_one_process_does(tmp_path):
   alone = tasks.run(tmp_path / "alone", config)
   fields = [f"--config.{name}={value}" for name, value in tasks.changed(config).items()]
   command = [sys.executable, "train.py", "--config=configs/base.py:task", f"--workdir={tmp_path / 'two'}", *fields]
-  said = run_together([*command, "--distributed"], tmp_path / "log", timeout=300)
+  said = run_together([*command, "--distributed"], tmp_path / "log")
   assert "parameters on 4 × cpu" in said
   together = series(tmp_path / "two")
   assert [record["total"] for record in together if record["split"] == "eval"] == [9] * 2
