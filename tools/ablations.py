@@ -16,6 +16,7 @@ differences over paired seeds with their standard errors, and in how many seeds 
 import argparse
 import json
 import pathlib
+import signal
 import subprocess
 import sys
 
@@ -76,7 +77,8 @@ def prepare(family: str, folder: pathlib.Path, vocab_size: int, text: list[str])
   if not tokenizer.exists():
     commands.insert(0, ["train_tokenizer", *text, *make])
   for command in commands:
-    status = subprocess.run([sys.executable, "-m", f"tools.{command[0]}", *command[1:]], check=False).returncode
+    with cli.handling([signal.SIGTERM], signal.default_int_handler):  # else the tool would outlive this one
+      status = subprocess.run([sys.executable, "-m", f"tools.{command[0]}", *command[1:]], check=False).returncode
     if status:
       raise ValueError(f"python -m tools.{command[0]} {' '.join(command[1:])} has failed; mend what it names and go on")
 

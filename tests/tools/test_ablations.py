@@ -221,6 +221,21 @@ def test_text_that_came_to_nothing_may_be_mended(tmp_path, monkeypatch):
   assert json.loads((tmp_path / "bert.json").read_text())["text"] == ["--input", "a.txt"]
 
 
+def test_sigterm_ends_the_tool_that_prepares_too(tmp_path, monkeypatch):
+  real, ended = subprocess.Popen, []
+
+  class Sleeping(real):
+    def __init__(self, command, **_):
+      program = f"import os, time; os.kill(os.getppid(), {int(signal.SIGTERM)}); time.sleep(60)"
+      super().__init__([sys.executable, "-S", "-c", program])
+      ended.append(self)
+
+  monkeypatch.setattr(subprocess, "Popen", Sleeping)
+  with pytest.raises(KeyboardInterrupt):
+    ablations.prepare("bert", tmp_path, 100, ["--input", "a.txt"])
+  assert ended[0].poll() is not None
+
+
 def test_the_table_by_hand(tmp_path):
   results = Results(tmp_path / "results.json", SCALE)
   scores = {"k6": (0.5, 0.6, 0.7), "no_memory": (0.4, 0.55, 0.75)}
