@@ -226,9 +226,12 @@ def test_sigterm_ends_the_tool_that_prepares_too(tmp_path, monkeypatch):
 
   class Sleeping(real):
     def __init__(self, command, **_):
-      program = f"import os, time; os.kill(os.getppid(), {int(signal.SIGTERM)}); time.sleep(60)"
-      super().__init__([sys.executable, "-S", "-c", program])
+      super().__init__([sys.executable, "-S", "-c", "import time; time.sleep(60)"])
       ended.append(self)
+
+    def communicate(self, *args, **kwargs):
+      signal.raise_signal(signal.SIGTERM)
+      return super().communicate(*args, **kwargs)
 
   monkeypatch.setattr(subprocess, "Popen", Sleeping)
   with pytest.raises(KeyboardInterrupt):
