@@ -105,6 +105,7 @@ def main() -> None:
       f"{', '.join(splits)} would all be {next(iter(outputs_of.values()))[0]}; give one --split at a time"
     )
 
+  cli.make_folder(args.output.parent if args.output.suffix == ".jsonl" else args.output)  # before the work
   apply = predictor(checkpoint)
   for split, examples in splits.items():
     found = features.build(task, examples, checkpoint.tokenizer, length, cls_last=last, **known)

@@ -116,6 +116,7 @@ def test_a_split_goes_into_the_leaderboards_files_which_score_as_the_run_did(nam
       ["--source=files", "--output=out", "--task=mnli", "--split", "dev", "test"],
       "dev, test would all be out/MNLI-m.tsv",
     ),
+    (["--source=files", "--output=files/MNLI/dev_matched.tsv/o", "--task=mnli"], "o is a file or lies in one"),
     (["--source=files", "--output=o.jsonl", "--task=mnli"], "test, test_mismatched would all be o.jsonl; give one"),
   ],
 )

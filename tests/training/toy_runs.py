@@ -57,7 +57,8 @@ def command(workdir, *fields) -> list[str]:
   ]
 
 
-ENV = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": compilation.QUICKLY}
+QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # XLA says on stderr when it is slow, as on a busy machine
+ENV = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": compilation.QUICKLY} | QUIET
 
 
 def newest(workdir) -> int | None:
