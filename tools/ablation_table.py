@@ -66,16 +66,21 @@ class Results:
         self.take(need, run)
 
   def take(self, need: Needs, run: Run) -> str:
-    """Takes a finished run's numbers, writes the file, and says the main ones."""
+    """Takes a finished run's numbers, and says the main ones."""
     what = next(what for what, one in {PRETRAINING: need.pretraining, **need.after}.items() if one == run)
     # A question is asked of the weights as they were; its one step learns nothing.
     record = sweep_plan.evaluations(run)[-1]
     found = {name: value for name, value in record.items() if name not in ASIDE}
     self.values["arms"].setdefault(need.arm.name, {}).setdefault(what, {})[str(run.seed)] = found
-    self._path.parent.mkdir(parents=True, exist_ok=True)
-    sweep_plan.write(self._path, json.dumps(self.values, indent=1))
     asked = {m.metric for c in COMPARISONS.values() if need.arm in c.arms for m in c.measures if m.of == what}
     return "  ".join(f"{name} {found[name]:.4f}" for name in sorted(asked & found.keys()))
+
+  def write(self) -> None:
+    """Writes the file, if there are numbers."""
+    if not self.values["arms"]:
+      return
+    self._path.parent.mkdir(parents=True, exist_ok=True)
+    sweep_plan.write(self._path, json.dumps(self.values, indent=1))
 
   def series(self, arm: Arm, measure: Measure) -> dict[int, float]:
     """Returns a measure by seed."""

@@ -14,6 +14,7 @@ differences over paired seeds with their standard errors, and in how many seeds 
 """
 
 import argparse
+import contextlib
 import json
 import pathlib
 import signal
@@ -35,15 +36,16 @@ def main() -> None:
   args, text = _parse()
   sources = {task: str(source) for task, source in (("conll2003", args.conll), ("stsb", args.glue)) if source}
   plan = ablation_plan.needs(args.only, range(args.seeds), args.steps, args.output, sources)
-  results = Results(args.output / RESULTS, ablation_plan.scale(args.steps, args.vocab_size))
-  for need in plan:
-    results.take_finished(need)
-  left = [need for need in plan if results.missing(need)]
-  if not args.dry_run:
-    cli.make_folder(args.output)
-    for family in dict.fromkeys(need.arm.family for need in left):
-      prepare(family, args.output / "corpora", args.vocab_size, text)
-    stopped, failed = execute(left, results, args.jobs)
+  with contextlib.nullcontext() if args.dry_run else cli.claimed(args.output):
+    results = Results(args.output / RESULTS, ablation_plan.scale(args.steps, args.vocab_size))
+    for need in plan:
+      results.take_finished(need)
+    left = [need for need in plan if results.missing(need)]
+    if not args.dry_run:
+      for family in dict.fromkeys(need.arm.family for need in left):
+        prepare(family, args.output / "corpora", args.vocab_size, text)
+      stopped, failed = execute(left, results, args.jobs)
+      results.write()
   print(json.dumps(results.values, indent=2) if args.json else ablation_table.text(args.only, results))
   if args.dry_run:
     print(f"{len(left)} of {len(plan)} pretrained models are not finished", file=sys.stderr)
@@ -104,6 +106,7 @@ def execute(left: list[Needs], results: Results, jobs: int) -> tuple[int, int]:
       elif how.status == "finished":
         need = next(need for need in left if run in (need.pretraining, *need.after.values()))
         tqdm.write(f"{run.workdir}  {results.take(need, run)}", file=sys.stderr)
+        results.write()
 
     def stopping(count: int, again: bool) -> None:
       tqdm.write(

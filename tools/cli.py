@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import errno
+import fcntl
 import pathlib
 import signal
 import sys
@@ -40,6 +41,25 @@ def make_folder(path: pathlib.Path) -> None:
     path.mkdir(parents=True, exist_ok=True)
   except (FileExistsError, NotADirectoryError):
     raise ValueError(f"{path} is a file or lies in one; --output must name a folder") from None
+
+
+@contextlib.contextmanager
+def claimed(path: pathlib.Path) -> Iterator[None]:
+  """Makes the folder of --output and keeps other commands that claim it out, until the block or the process ends.
+
+  Raises:
+    ValueError: another is in there, or the path is a file's.
+  """
+  make_folder(path)
+  with (path / ".lock").open("a") as lock:
+    try:
+      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+      raise ValueError(f"another command is at work in {path}; wait for it to end, or use another --output") from None
+    except OSError as error:  # some network file systems have no locks: there nobody is kept out
+      if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP):
+        raise
+    yield
 
 
 def counted(number: int, word: str) -> str:

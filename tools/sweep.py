@@ -63,12 +63,12 @@ def main(train: Sequence[str] = TRAIN) -> None:
     print(f"{every}, {len(finished)} of them finished")
     return
 
-  cli.make_folder(args.output)
   sweep = Sweep(args, arguments, runs, wanted)
-  for run in finished:
-    sweep.take(run)
-  by = sweep.run(left, train)
-  sweep.write()
+  with cli.claimed(args.output):
+    for run in finished:
+      sweep.take(run)
+    by = sweep.run(left, train)
+    sweep.write()
   if by and len(sweep.results) + len(sweep.failed) < len(runs):
     print(f"stopped: {len(sweep.results)} of {every} finished; the same command continues", file=sys.stderr)
     raise SystemExit(0 if by == signal.SIGTERM else 128 + by)  # of SIGTERM as train.py

@@ -17,7 +17,7 @@ import pytest
 from parts import pretraining
 from tests.models import tiny
 from tests.tools.test_sweep import STAND_IN
-from tools import ablation_plan, ablation_table, ablations, sweep, sweep_plan
+from tools import ablation_plan, ablation_table, ablations, cli, sweep, sweep_plan
 from tools.ablation_plan import COMPARISONS, PRETRAINING, Arm
 from tools.ablation_table import Results
 from training import optimizer, run_flags, settings
@@ -96,6 +96,8 @@ def test_what_is_known_is_not_run_again_whether_its_workdir_is_there_or_not(tmp_
   finish(need.pretraining, masked_loss=5.0)
   finish(need.after["conll2003"], f1=0.5)
   results.take_finished(need)
+  assert not (tmp_path / "results.json").exists()
+  results.write()
   assert results.missing_runs(need) == [need.after["stsb"]]
 
   again = Results(tmp_path / "results.json", SCALE)
@@ -104,6 +106,7 @@ def test_what_is_known_is_not_run_again_whether_its_workdir_is_there_or_not(tmp_
   assert again.missing_runs(moved) == [moved.pretraining, moved.after["stsb"]]
   finish(need.after["stsb"], pearson=0.2)
   again.take_finished(need)
+  again.write()
   assert not Results(tmp_path / "results.json", SCALE).missing(moved)
   with pytest.raises(ValueError, match=r"is of --steps=8; use that, or another --output"):
     Results(tmp_path / "results.json", ablation_plan.scale(9, 4000))
@@ -155,6 +158,12 @@ def test_a_seed_at_a_time_its_models_before_what_follows_them(call):
   assert (again, said, started) == (out, "", [])
   assert call("--seeds=3", "--dry_run")[1:] == ("2 of 6 pretrained models are not finished\n", [])
   assert call("--seeds=3")[2] == runs_of(2, PRETRAINING, "conll2003")
+
+
+def test_one_command_at_a_time(call, tmp_path):
+  with cli.claimed(tmp_path / "out"), pytest.raises(ValueError, match=r"another command is at work in .*out; wait for"):
+    call("--seeds=1")
+  assert call("--seeds=1")[2] == runs_of(0, PRETRAINING, "conll2003")
 
 
 def test_nothing_follows_a_model_that_failed_and_the_others_go_on(call):
