@@ -147,12 +147,6 @@ def test_a_corpus_may_move_and_another_text_is_refused_by_name(prepared_corpus, 
     runs.run(workdir, runs.config(moved, steps=4))
 
 
-def test_starting_over_drops_the_old_log(straight, prepared_corpus, tmp_path):
-  runs.run(tmp_path, runs.config(prepared_corpus))
-  shutil.rmtree(tmp_path / "checkpoints")
-  assert runs.run(tmp_path, runs.config(prepared_corpus)) == runs.series(straight)
-
-
 def test_a_run_starts_from_another_runs_weights(straight, prepared_corpus, tmp_path):
   before = runs.series(straight)[-1]
   after = runs.run(tmp_path, runs.config(prepared_corpus, init_from=str(straight)))[0]

@@ -92,7 +92,7 @@ def test_the_gradient_of_a_shared_copy_is_the_sum_over_its_uses(sharing, groups,
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4), shared[part], summed)
 
 
-@pytest.mark.parametrize(("unroll", "remat"), [(1, "full"), (0, "dots")])
+@pytest.mark.parametrize(("unroll", "remat"), [(1, "full"), pytest.param(0, "dots", marks=pytest.mark.slow)])
 def test_remat_changes_no_gradient(unroll, remat):
   hidden, sequence_ids = inputs()
   params = stack(config("all", 2, 2))

@@ -145,15 +145,19 @@ def greedy(scores, starts, sizes, budget) -> set[int]:
 
 def test_whole_words_are_chosen_whole_exactly_as_the_one_by_one_loop_does():
   batch = rows(60, 96, seed=7)
-  key = jax.random.key(7)
-  for row in range(60):
-    tokens, sequence_ids = batch["tokens"][row], batch["sequence_ids"][row]
+
+  @jax.jit
+  @functools.partial(jax.vmap, in_axes=(None, 0, 0, 0))
+  def choose(key, row, tokens, sequence_ids):
+    key = jax.random.fold_in(key, row)
     units = masking.unit_starts(tokens, sequence_ids, VOCABULARY, whole_word=True)
-    choose = jax.random.fold_in(key, row)
-    chosen, shortfall = masking.choose(choose, units, sequence_ids, MaskingConfig(whole_word=True))
-    starts = np.flatnonzero(np.asarray(units.size) > 0)
-    sizes = np.asarray(units.size)[starts]
-    scores = np.asarray(jax.random.uniform(choose, (96,)))[starts]
+    chosen = masking.choose(key, units, sequence_ids, MaskingConfig(whole_word=True))
+    return *chosen, units.size, jax.random.uniform(key, (96,))
+
+  drawn = choose(jax.random.key(7), batch["row"], batch["tokens"], batch["sequence_ids"])
+  for tokens, chosen, shortfall, size, scores in zip(batch["tokens"], *map(np.asarray, drawn), strict=True):
+    starts = np.flatnonzero(size > 0)
+    sizes, scores = size[starts], scores[starts]
     expected = greedy(scores, starts, sizes, 14)
     assert set(np.flatnonzero(chosen)) == expected
     assert int(shortfall) == 14 - len(expected)

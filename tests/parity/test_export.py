@@ -120,7 +120,6 @@ def trained(documents, kind: str):
     ("wordpiece-cased", "xlnet"),
     ("albert", "albert"),
     ("albert-cased", "bert"),
-    ("xlnet", "xlnet"),
     ("xlnet-cased", "xlnet"),
   ],
 )

@@ -24,7 +24,10 @@ def call(monkeypatch, capsys):
   return run
 
 
-@pytest.mark.parametrize(("kind", "family"), [("classification", "bert"), ("span", "xlnet")])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(("kind", "family"), [("classification", "bert"), pytest.param("span", "xlnet", marks=SLOW)])
 def test_what_is_predicted_scores_as_the_run_did(kind, family, tmp_path, call, capsys):
   """By the checkpoint of the first step of two."""
   source = tasks.write(tmp_path / "files", kind)
@@ -46,9 +49,6 @@ def test_what_is_predicted_scores_as_the_run_did(kind, family, tmp_path, call, c
   with pytest.raises(SystemExit, match="1"):
     call(predict, f"--checkpoint={tmp_path / 'run'}@3", *flags[1:])
   assert "run holds no checkpoint of step 3; it holds those of 1, 2\n" in capsys.readouterr().err
-
-
-SLOW = pytest.mark.slow
 
 
 @pytest.mark.parametrize(
