@@ -129,6 +129,10 @@ def _shown_difference(found: list[float]) -> str:
   return f"{statistics.mean(found):+.3f}" + (f" ± {_error(found):.3f}" if len(found) > 1 else "")
 
 
+def _shown_p(p: float) -> str:
+  return f"p {p:.2f}" if p >= 0.01 else "p < 0.01"
+
+
 def _error(values: list[float]) -> float:
   """The standard error of the mean."""
   return statistics.stdev(values) / math.sqrt(len(values))
@@ -142,6 +146,6 @@ def _verdict(comparison: Comparison, results: Results) -> str:
     for measure in (one for one in comparison.measures if one.of in TASKS):
       found = _difference(results.series(arms[better], measure), results.series(arms[worse], measure))
       if found:
-        p = f", p {ttest_1samp(found, 0).pvalue:.2f}" if len(found) > 1 and _error(found) else ""
+        p = f", {_shown_p(ttest_1samp(found, 0).pvalue)}" if len(found) > 1 and _error(found) else ""
         said.append(f"{better} over {worse} on {measure.title} in {sum(x > 0 for x in found)} of {len(found)} seeds{p}")
   return ("Here: " + "; ".join(said) + ".") if said else "Here: nothing yet."
