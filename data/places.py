@@ -1,13 +1,15 @@
 """Folders on this machine, and folders in a bucket: what a path may be, and copies from one kind to the other."""
 
 import contextlib
+import errno
+import fcntl
 import os
 import pathlib
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from concurrent import futures
-from typing import Any
+from typing import IO, Any
 
 import fsspec
 from etils import epath
@@ -51,6 +53,19 @@ def make_folder(path: epath.Path) -> None:
   path.mkdir(parents=True, exist_ok=True)
   if is_remote(path):
     (path / ".folder").write_text("")
+
+
+def lock(file: IO) -> bool:
+  """Returns whether this process has the lock of an open local file now, until the file is closed or the process ends:
+  not if another one has it. Some network file systems have no locks: there nobody is kept out."""
+  try:
+    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+  except BlockingIOError:
+    return False
+  except OSError as error:
+    if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP):
+      raise
+  return True
 
 
 @contextlib.contextmanager

@@ -3,11 +3,12 @@
 import argparse
 import contextlib
 import errno
-import fcntl
 import pathlib
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator
+
+from data.places import lock
 
 
 def parser(doc: str) -> argparse.ArgumentParser:
@@ -51,14 +52,9 @@ def claimed(path: pathlib.Path) -> Iterator[None]:
     ValueError: another is in there, or the path is a file's.
   """
   make_folder(path)
-  with (path / ".lock").open("a") as lock:
-    try:
-      fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-      raise ValueError(f"another command is at work in {path}; wait for it to end, or use another --output") from None
-    except OSError as error:  # some network file systems have no locks: there nobody is kept out
-      if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP):
-        raise
+  with (path / ".lock").open("a") as file:
+    if not lock(file):
+      raise ValueError(f"another command is at work in {path}; wait for it to end, or use another --output")
     yield
 
 

@@ -44,10 +44,8 @@ def run(doc: str, train: Callable[[ConfigDict, str], None]) -> None:
       if flags.FLAGS.distributed:
         join_cluster()
       train(flags.FLAGS.config, flags.FLAGS.workdir)
-    except KeyboardInterrupt:
-      raise leave(interrupted(flags.FLAGS.workdir)) from None
-    except Exception as error:
-      if interrupts.heard():
+    except (KeyboardInterrupt, Exception) as error:
+      if isinstance(error, KeyboardInterrupt) or interrupts.heard():
         raise leave(interrupted(flags.FLAGS.workdir)) from None
       if isinstance(error, (ValueError, OSError, FloatingPointError)):
         raise leave(fail(error)) from None

@@ -1,15 +1,13 @@
 """The folder that a run lives in."""
 
 import contextlib
-import errno
-import fcntl
 import os
 import socket
 from collections.abc import Iterator
 
 import jax
 
-from data.places import is_remote, reach
+from data.places import is_remote, lock, reach
 
 LOCK_FILE = ".lock"
 
@@ -41,11 +39,6 @@ def claimed(folder: str) -> Iterator[None]:
   except (FileExistsError, NotADirectoryError):
     raise ValueError(f"{folder} is a file or lies in one; --workdir must name a folder, which need not exist") from None
   with open(os.path.join(folder, LOCK_FILE), "a", encoding="utf-8") as file:
-    try:
-      fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-      raise ValueError(f"another run is at work in {folder}; wait for it to end, or use another --workdir") from None
-    except OSError as error:  # some network file systems have no locks: there nobody is kept out
-      if error.errno not in (errno.ENOLCK, errno.ENOSYS, errno.ENOTSUP, errno.EOPNOTSUPP):
-        raise
+    if not lock(file):
+      raise ValueError(f"another run is at work in {folder}; wait for it to end, or use another --workdir")
     yield

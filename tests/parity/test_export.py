@@ -120,6 +120,7 @@ def trained(documents, kind: str):
     ("wordpiece-cased", "xlnet"),
     ("albert", "albert"),
     ("albert-cased", "bert"),
+    ("xlnet", "xlnet"),
     ("xlnet-cased", "xlnet"),
   ],
 )

@@ -85,7 +85,7 @@ def initial(parts: Parts, tx) -> state.TrainState:
 
 DRAWS = 500
 RATE = 0.3
-# Their fields and ours. In the first, dropout on attention's probabilities, nearly uniform here, drowns in the rest.
+# Their fields and ours. Dropout on attention's probabilities, nearly uniform here, would drown in the rest of BERT's.
 DROPOUT = {
   "bert": (("hidden_dropout_prob", "attention_probs_dropout_prob", "classifier_dropout"), tasks.STILL),
   "bert, attention": (("attention_probs_dropout_prob",), ("model__attention_dropout",)),

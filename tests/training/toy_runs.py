@@ -57,8 +57,11 @@ def command(workdir, *fields) -> list[str]:
   ]
 
 
-QUIET = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # XLA says on stderr when it is slow, as on a busy machine
-ENV = os.environ | {"JAX_PLATFORMS": "cpu", "XLA_FLAGS": compilation.QUICKLY} | QUIET
+ENV = os.environ | {
+  "JAX_PLATFORMS": "cpu",
+  "XLA_FLAGS": compilation.QUICKLY,
+  "TF_CPP_MIN_LOG_LEVEL": "3",  # else XLA says on stderr that it is slow, on a busy machine
+}
 
 
 def newest(workdir) -> int | None:
