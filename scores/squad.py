@@ -146,7 +146,9 @@ def search(
       gives that score), and 0 stands for "answer nothing". True gives what predicting with the threshold will give.
 
   Returns:
-    The score in percent, and the threshold: a question is answered if its odds are at most that.
+    The score in percent, and the threshold: a question is answered if its odds are at most that. Officially these are
+    the odds of the last that is answered; with `attainable` the threshold lies half way to the next one's, so that
+    rounding changes no answer.
   """
   keys = sorted((key for key in null_odds if key in scores), key=null_odds.__getitem__)
   odds = np.array([null_odds[key] for key in keys], np.float64)
@@ -160,13 +162,18 @@ def search(
   if attainable:
     running[1:-1][odds[1:] == odds[:-1]] = -np.inf
   best = int(np.argmax(running))  # the first of equals
-  if best:
-    at = odds[best - 1]
-  elif attainable:
-    at = np.nextafter(odds[0], -np.inf)
-  else:
-    at = 0.0
+  at = _between(odds, best) if attainable else odds[best - 1] if best else 0.0
   return float(100 * running[best] / len(scores)), float(at)
+
+
+def _between(odds: np.ndarray, count: int) -> float:
+  """A number with `count` of the ascending odds at or below it: half way to the next, or 1 from the outermost."""
+  if count == len(odds):
+    return float(odds[-1] + 1)
+  if not count:
+    return float(np.nextafter(odds[0] - 1, -np.inf))
+  middle = odds[count - 1] / 2 + odds[count] / 2
+  return float(middle if middle < odds[count] else odds[count - 1])  # neighbours, or infinite
 
 
 def best_threshold(

@@ -124,7 +124,8 @@ class Sweep:
       found = self.take(run)
       value = sweep_table.shown_number(found.value(self._wanted.metric))
       self._say(f"{where}  {self._wanted.metric} {value}  {found.metrics.get('wall_s', 0.0):,.0f} s")
-    self.write()
+    if not any(sweep_jobs.REFUSED in said for said in self.failed.values()):  # else sweep.json is of another recipe
+      self.write()
 
   def _stopping(self, count: int, again: bool) -> None:
     how = "at once" if again else "as soon as saved; once more: at once"

@@ -93,7 +93,7 @@ class TaskSource:
     if self.pack:
       most = self._most_rows()
       return tuple((rows, self.length) for rows in levels(np.minimum(needs[:, 0], most), most))
-    rows = self._rows(self._largest(1) * (self.batch_size // self.parts))
+    rows = self._rows(int(np.diff(self.features.units).max()) * (self.batch_size // self.parts))
     most = self._rounded(int(self.features.lengths.max()))
     return tuple((rows, length) for length in levels(needs[:, 1], most))
 
@@ -223,17 +223,18 @@ class TaskSource:
   def _rounded(self, length: int) -> int:
     return min(-(-length // _LENGTHS) * _LENGTHS, self.length)
 
-  def _largest(self, count: int) -> int:
-    """Sequences of the `count` units that have most."""
-    return int(np.sort(np.diff(self.features.units))[-count:].sum())
+  def _most(self, sizes: np.ndarray, count: int) -> int:
+    """The sum of `sizes` over the largest `count` units that a batch may have: some twice, of two epochs."""
+    times = 1 if self.num_units % self.batch_size == 0 else 1 + -(-(self.batch_size - 1) // self.num_units)
+    return int(np.repeat(np.sort(sizes)[-count:], times)[-count:].sum())
 
   def _most_rows(self) -> int:
     """Rows that hold any batch. First fit leaves no two rows that would fit into one, so rows of which none is full of
     slots are fewer than twice the tokens over the length."""
     count = self.batch_size // self.parts
-    tokens = np.add.reduceat(self.features.lengths, self.features.units[:-1])
-    of_largest, sequences = int(np.sort(tokens)[-count:].sum()), self._largest(count)
-    return self._rows(min(sequences, 2 * of_largest // self.length + 1 + sequences // self.slots))
+    tokens = self._most(np.add.reduceat(self.features.lengths, self.features.units[:-1]), count)
+    sequences = self._most(np.diff(self.features.units), count)
+    return self._rows(min(sequences, 2 * tokens // self.length + 1 + sequences // self.slots))
 
 
 def first_fit(sizes: Sequence[int], room: int, most: int) -> list[int]:

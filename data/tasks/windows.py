@@ -38,7 +38,9 @@ def build(
     query = query[:max_query_length]
     room = length - 3 - len(query)
     if room < 1:
-      raise ValueError(f"length={length} leaves no token of the context beside a question of {len(query)} (and 3)")
+      said = f"length={length} leaves no token of the context beside the question of {e.id}, of {len(query)} (and 3)"
+      shorter = f", or max_query_length={(length - 3) // 2}" if length > 4 else ""
+      raise ValueError(f"{e.where}: {said}; use a greater length{shorter}")
     bounds = window_bounds(len(context), room, doc_stride)
     most = max_context(bounds, len(context))
     answer = token_span(of_context, *e.answers[0]) if e.answers else None

@@ -168,7 +168,8 @@ def test_the_search_equals_trying_every_threshold():
     best, at = squad.search(texts, f1, _has_answer(targets), odds, attainable=True)
     tried = [squad.squad2(texts, targets, odds, x)["f1"] for x in [*odds.values(), -99.0]]
     assert best == pytest.approx(max(tried))
-    assert squad.squad2(texts, targets, odds, at)["f1"] == pytest.approx(best)  # what it promises is what it gives
+    for rounded in (at, float(np.float32(at))):  # what it promises is what it gives, by a log's number, too
+      assert squad.squad2(texts, targets, odds, rounded)["f1"] == pytest.approx(best)
     assert squad.best_threshold(texts, targets, odds) == at
     applied = squad.apply_threshold(texts, odds, at)
     assert squad.squad2(applied, targets)["f1"] == pytest.approx(best)
@@ -202,6 +203,18 @@ def test_answering_nothing_may_be_best():
   at = squad.best_threshold(texts, targets, odds)
   assert squad.apply_threshold(texts, odds, at) == {"a": "", "b": ""}
   assert math.isfinite(at)
+
+
+@pytest.mark.parametrize("odds", [[-0.5, 0.5, math.inf], [1.0, math.nextafter(1.0, 2.0), 2.0], [-1e17, 0, 1e17]])
+def test_a_threshold_lies_between_two_odds(odds):
+  targets = {key: ["x"] for key in "abc"}
+  for count in range(4):
+    answered = dict.fromkeys("abc"[:count], "x")
+    texts = dict.fromkeys("abc", "") | answered
+    right = targets | {key: [] for key in "abc"[count:]}
+    wrong = texts | dict.fromkeys("abc"[count:], "y")
+    at = squad.best_threshold(wrong, right, dict(zip("abc", odds, strict=True)))
+    assert squad.apply_threshold(wrong, dict(zip("abc", odds, strict=True)), at) == texts, (count, at)
 
 
 def test_among_equal_odds_no_threshold_can_stop():

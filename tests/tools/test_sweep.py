@@ -243,11 +243,13 @@ def test_a_workdir_of_another_recipe_is_refused_by_train_before_anything_new_is_
 
   call("--config.stages=()")
   assert f"best run by loss on held-out text: {output}/seed=0@2  " in capsys.readouterr().out
+  summary = (output / "sweep.json").read_text()
   with pytest.raises(SystemExit, match="1"):
     call("--config.stages=()", "--config.optimizer.b1=0.5", "--seeds=2")
   error = capsys.readouterr().err.splitlines()[-1]
   assert error.startswith(f"error: {output}/seed=0 holds another run: optimizer.b1 is 0.9 there and 0.5 here")
   assert not (output / "seed=1").exists()
+  assert (output / "sweep.json").read_text() == summary
 
 
 # ---------------------------------------------------------------- what goes wrong

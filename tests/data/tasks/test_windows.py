@@ -145,7 +145,16 @@ def test_the_fewest_tokens_hold_an_answer():
   [
     (SpanExample("7", " ", "the cat", where="f.json:3"), 16, "f.json:3: the question of 7 is a text that no token"),
     (SpanExample("7", "who", "\u200b", where="f.json:3"), 16, "f.json:3: the context of 7 is a text that no token"),
-    (SpanExample("7", "who", "the cat"), 4, "length=4 leaves no token of the context"),
+    (
+      SpanExample("7", "who", "the cat", where="f.json:3"),
+      4,
+      r"f.json:3: length=4 leaves no token of the context beside the question of 7, of \d+ \(and 3\); use a .* length$",
+    ),
+    (
+      SpanExample("7", "who " * 9, "the cat", where="f.json:3"),
+      9,
+      "f.json:3: length=9 leaves no token .* use a greater length, or max_query_length=3$",
+    ),
   ],
 )
 def test_what_cannot_be_laid_out_is_named(example, length, message):
