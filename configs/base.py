@@ -201,6 +201,7 @@ def _task() -> tuple[ConfigDict, ConfigDict, ConfigDict]:
   data.texts = ("sentence",)  # custom: columns with the text or the two texts
   data.label = "label"  # custom: the column with the label
   data.labels = ()  # custom: the classes or tags; () = those of the training examples
+  data.scores = ()  # custom: accuracy, f1 (of the second of two labels), matthews …, the main one first; () = the usual
 
   model = ConfigDict()  # what may differ from the checkpoint's
   model.hidden_dropout = -1.0  # below 0 = the checkpoint's, here and below

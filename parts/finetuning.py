@@ -130,16 +130,26 @@ def read(data: ConfigDict) -> Examples:
   if not data.eval_splits:
     raise ValueError("config.data.eval_splits names no split")
   if data.task == "custom":
-    task = table.custom(data.kind, texts=data.texts, label=data.label, labels=data.labels)
+    task = table.custom(data.kind, texts=data.texts, label=data.label, labels=data.labels, scores=data.scores)
   else:
     task = table.find_task(data.task)
+    if data.scores:
+      raise ValueError(f"config.data.scores is of task custom; {task.name} is scored by {', '.join(task.scores)}")
   of = functools.partial(readers.read, task, data.source, labelled=True, data_dir=data.data_dir or None)
   train = of(data.train_split)
   if data.train_examples < 0:
     raise ValueError(f"config.data.train_examples={data.train_examples} must be at least 0")
   if data.train_examples:
     train = train[: data.train_examples]
-  return Examples(readers.with_labels(task, train), train, {split: of(split) for split in data.eval_splits})
+  task = readers.with_labels(task, train)
+  if task.is_labelled_by_name and len(task.labels) < 2:
+    raise ValueError(
+      f"{train[0].where}: all {len(train)} training examples have the label {', '.join(task.labels)!r}; two or more "
+      "are needed, in the file or in config.data.labels"
+    )
+  if "f1" in task.scores and len(task.labels) > 2:
+    raise ValueError(f"config.data.scores: f1 is of two labels, and there are {', '.join(task.labels)}; use matthews")
+  return Examples(task, train, {split: of(split) for split in data.eval_splits})
 
 
 def model_config(config: ConfigDict, given: ModelConfig) -> ModelConfig:

@@ -107,6 +107,8 @@ def read_probabilities(path: str | pathlib.Path) -> np.ndarray:
       rows.append([float(x) for x in line.split("\t")])
     except ValueError:
       raise ValueError(f"{path}:{number}: not numbers separated by tabs") from None
+    if not all(map(math.isfinite, rows[-1])):
+      raise ValueError(f"{path}:{number}: a probability that is no number")
     if len(rows[-1]) != len(rows[0]):
       raise ValueError(f"{path}:{number}: {len(rows[-1])} numbers, and the first line has {len(rows[0])}")
   if not rows:

@@ -30,7 +30,9 @@ def run(main: Callable[[], None]) -> None:
   except (ValueError, OSError) as error:
     full = isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)
     fix = "; free some space and run the same command again" if full else ""
-    print(f"error: {error}{fix}", file=sys.stderr)
+    of_system = isinstance(error, OSError) and error.strerror and error.filename
+    said = f"{error.filename}: {error.strerror}" if of_system and not error.filename2 else error
+    print(f"error: {said}{fix}", file=sys.stderr)
     raise SystemExit(1) from None
   except KeyboardInterrupt:
     raise SystemExit(130) from None

@@ -190,6 +190,8 @@ def _in_order(path: pathlib.Path, probabilities, names: Sequence[str], own: int)
   try:
     row = [probabilities[name] for name in names[:own]] if isinstance(probabilities, dict) else list(probabilities)
     row = [float(x) for x in row]
+    if not all(map(math.isfinite, row)):
+      raise ValueError("no number")
   except (KeyError, TypeError, ValueError):
     row = []
   if len(row) != own:

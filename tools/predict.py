@@ -91,7 +91,7 @@ def main() -> None:
   threshold = threshold_of(args.checkpoint) if args.threshold is None else args.threshold
 
   if args.input:
-    splits = {"test": readers.read_file(task, args.input)}
+    splits = {"test": readers.read_file(task, args.input, labelled=None)}
     if not splits["test"]:
       raise ValueError(f"{args.input}: no examples")
   else:
@@ -106,6 +106,8 @@ def main() -> None:
     )
 
   cli.make_folder(args.output.parent if args.output.suffix == ".jsonl" else args.output)  # before the work
+  if there := [str(path) for paths in outputs_of.values() for path in paths if path.exists()]:
+    print(f"note: {', '.join(there)} will be overwritten", file=sys.stderr)
   apply = predictor(checkpoint)
   for split, examples in splits.items():
     found = features.build(task, examples, checkpoint.tokenizer, length, cls_last=last, **known)

@@ -172,7 +172,7 @@ def main_metric(config: ConfigDict) -> tuple[str, str]:
     return "loss", "held-out text"
   split = config.data.eval_splits[0] if config.data.eval_splits else "no split"
   if config.data.task == "custom":
-    return table.custom(config.data.kind, texts=config.data.texts).main_score, split
+    return table.custom(config.data.kind, texts=config.data.texts, scores=config.data.scores).main_score, split
   return table.find_task(config.data.task).main_score, split
 
 

@@ -16,6 +16,7 @@ from typing import Any
 from data.tasks.records import Record
 from data.tasks.table import Task
 
+_GZIP = b"\x1f\x8b"  # what such a file begins with
 _LONGEST = 1 << 30  # characters of a field of a CSV file; Python's own limit is 131,072
 
 
@@ -32,6 +33,8 @@ def read_text(path: pathlib.Path) -> str:
     text = raw.decode()
   except UnicodeDecodeError as error:
     line = raw[: error.start].count(b"\n") + 1
+    if raw.startswith(_GZIP):
+      raise ValueError(f"{path} is compressed; unpack it: gunzip") from None
     raise ValueError(f"{path}:{line}: not UTF-8; convert it: iconv -t UTF-8") from None
   if text.startswith("\ufeff"):
     note(f"{path}:1: a byte-order mark, left out")
@@ -90,6 +93,7 @@ def _rows(
   """Yields (where, record) of each row but the header, after checking that it has the header's fields."""
   rows = iter(rows)
   first, columns = next(rows)
+  columns = [name.strip() for name in columns]
   texts = ("sent1", "sent2") if task.layout == "swag" else task.texts
   needed = [*texts, task.label] if labelled else texts
   if task.header and not set(texts) <= set(columns):
@@ -105,6 +109,8 @@ def _rows(
       if task.broken == "skip":
         skipped.append(i)
         continue
+      if row == [""]:
+        raise ValueError(f"{path}:{i}: a blank line in a table; remove it")
       raise ValueError(f"{path}:{i}: {len(row)} fields, where {len(columns)} columns are named; {advice}")
     yield f"{path}:{i}", dict(zip(columns, row, strict=True))
   if skipped:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from data.tasks import files, tfds_sets
 from data.tasks import tags as tag_schemes
 from data.tasks.examples import Example, TagExample, TextExample
-from data.tasks.records import Record, from_record, list_of
+from data.tasks.records import Record, check_label, from_record, list_of
 from data.tasks.table import Task
 
 TFDS = "tfds:"
@@ -57,16 +57,24 @@ def find_file(task: Task, source: pathlib.Path, split: str) -> pathlib.Path:
   folders = [source, source / task.folder] if task.folder else [source]
   names = [*task.files[split], f"{split}.jsonl"]
   sought = [folder / name for name in dict.fromkeys(names) for folder in folders]
-  found = next((path for path in sought if path.exists()), None)
-  if found is None:
+  found = [path for path in dict.fromkeys(sought) if path.exists()]
+  if not found:
     raise FileNotFoundError(
       f"no {split} split of task {task.name} in {source}: neither {' nor '.join(map(str, dict.fromkeys(sought)))}"
     )
-  return found
+  if len(found) > 1:
+    files.note(
+      f"{found[0]} is the {split} split; {', '.join(path.name for path in found[1:])} is there, too, and not read"
+    )
+  return found[0]
 
 
-def read_file(task: Task, path: pathlib.Path, labelled: bool = False) -> list[Example]:
+def read_file(task: Task, path: pathlib.Path, labelled: bool | None = False) -> list[Example]:
   """Reads a file by its kind: .jsonl is JSON lines for every task; else as the task's layout has it.
+
+  Args:
+    task, path: what is read.
+    labelled: an example without a label is an error; None = JSON lines' labels are not read, whatever they are.
 
   Raises:
     ValueError: see `read`.
@@ -156,8 +164,7 @@ def _conll(task: Task, path: pathlib.Path, labelled: bool) -> list[Example]:
       wheres = [f"{path}:{i}" for i, _ in sentence]
       found = tag_schemes.to_iob2([fields[-1] for _, fields in sentence], wheres)
       for at, tag in zip(wheres, found, strict=True):
-        if task.labels and tag not in task.labels:
-          raise ValueError(f"{at}: tag {tag!r} is not one of {', '.join(task.labels)}; mend the line, or the labels")
+        check_label(task, "tag", tag, at)
     examples.append(TagExample(str(len(examples)), words, found, where))
     sentence.clear()
 

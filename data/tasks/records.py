@@ -21,7 +21,11 @@ from data.tasks.table import Task
 Record = Mapping[str, Any]
 
 
-def from_record(task: Task, record: Record, number: str, where: str, labelled: bool) -> list[Example]:
+# Where a record may have its label, besides the task's own column.
+_LABELS = ("label", "tags", "answers", "answer", "is_impossible")
+
+
+def from_record(task: Task, record: Record, number: str, where: str, labelled: bool | None) -> list[Example]:
   """Returns the record's example, or examples: RACE keeps all questions of a passage in one.
 
   Args:
@@ -29,13 +33,16 @@ def from_record(task: Task, record: Record, number: str, where: str, labelled: b
     record: values by column.
     number: the example's id, if the record has none.
     where: its file and line.
-    labelled: a record without a label is an error.
+    labelled: a record without a label is an error; None = labels are not read, whatever they are.
 
   Raises:
     ValueError: a column is missing, or a value is not what it must be; names `where`.
   """
+  if labelled is None:
+    unread = {*_LABELS, task.label}.difference(task.texts)
+    record = {name: value for name, value in record.items() if name not in unread}
   number = text_of(_first(record, ("id", "index", "idx", "example_id"), number), "id", where)
-  return _MAKERS[task.kind](task, record, number, where, labelled)
+  return _MAKERS[task.kind](task, record, number, where, bool(labelled))
 
 
 def _text_example(task: Task, record: Record, number: str, where: str, labelled: bool) -> list[TextExample]:
@@ -70,10 +77,16 @@ def label_of(task: Task, label: Any, where: str) -> str | float:
     return value
   if isinstance(label, float) and label.is_integer():
     label = int(label)
-  label = str(label) if isinstance(label, bool) else text_of(label, task.label, where)
-  if task.labels and label not in task.labels:
-    raise ValueError(f"{where}: label {label!r} is not one of {', '.join(task.labels)}; mend the line, or the labels")
+  label = str(label) if isinstance(label, bool) else text_of(label, task.label, where).strip()
+  check_label(task, "label", label, where)
   return label
+
+
+def check_label(task: Task, what: str, label: str, where: str) -> None:
+  """Raises ValueError, which calls the label `what`, if the task names its labels and has no such one."""
+  if task.labels and label not in task.labels:
+    advice = ", or name all labels (config.data.labels)" if task.name == "custom" else ""
+    raise ValueError(f"{where}: {what} {label!r} is not one of {', '.join(task.labels)}; mend the line{advice}")
 
 
 def _tag_example(task: Task, record: Record, number: str, where: str, labelled: bool) -> list[TagExample]:
@@ -93,8 +106,7 @@ def _tag_example(task: Task, record: Record, number: str, where: str, labelled: 
     raise ValueError(f"{where}: {len(words)} words and {len(found)} tags; every word needs one")
   checked = tag_schemes.to_iob2(found, [where] * len(found))
   for tag in checked:
-    if task.labels and tag not in task.labels:
-      raise ValueError(f"{where}: tag {tag!r} is not one of {', '.join(task.labels)}; mend the line, or the labels")
+    check_label(task, "tag", tag, where)
   return [TagExample(number, words, checked, where)]
 
 

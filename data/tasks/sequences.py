@@ -8,7 +8,7 @@ import numpy as np
 from data.pairs import truncated
 from data.tasks.examples import ChoiceExample, TagExample, TextExample
 from data.tasks.flat import IGNORED, Features, flat
-from data.tasks.records import label_of
+from data.tasks.records import check_label, label_of
 from data.tasks.table import Task
 from data.tokenizers import Tokenizer
 
@@ -84,8 +84,8 @@ def tags(task: Task, examples: Sequence[TagExample], tokenizer: Tokenizer, lengt
     ids = [pieces[word] if len(pieces[word]) else unknown for word in e.words]
     cut += sum(len(x) > room for x in ids)
     ids = [x[:room] for x in ids]
-    if e.tags is not None and (strange := [tag for tag in e.tags if tag not in numbers]):
-      raise ValueError(f"{e.where}: tag {strange[0]!r} is not one of {', '.join(task.labels)}")
+    for tag in e.tags or ():
+      check_label(task, "tag", tag, e.where)
     tag_ids = np.array([IGNORED] * len(ids) if e.tags is None else [numbers[tag] for tag in e.tags], np.int32)
     bounds = _parts([len(x) for x in ids], room)
     counts.append(len(bounds) - 1)

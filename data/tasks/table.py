@@ -207,14 +207,16 @@ def find_task(name: str) -> Task:
   return TASKS[name]
 
 
-# What tasks of one's own are scored by, and where they are read from, by kind.
+# What tasks of one's own are scored by (usually by the first, or by all of regression), how their files are laid out,
+# and what these are called, by kind.
 _CUSTOM = {
-  "classification": (("accuracy",), "accuracy", "table", (".tsv", ".csv", ".jsonl")),
-  "regression": (("pearson", "spearman"), "pearson", "table", (".tsv", ".csv", ".jsonl")),
-  "tagging": (("entity_f1",), "f1", "conll", (".txt", ".conll", ".jsonl")),
-  "span": (("squad2",), "f1", "squad", (".json", ".jsonl")),
-  "choice": (("accuracy",), "accuracy", "table", (".jsonl",)),
+  "classification": (("accuracy", "f1", "matthews"), "table", (".tsv", ".csv", ".jsonl")),
+  "regression": (("pearson", "spearman"), "table", (".tsv", ".csv", ".jsonl")),
+  "tagging": (("entity_f1",), "conll", (".txt", ".conll", ".jsonl")),
+  "span": (("squad2", "squad1"), "squad", (".json", ".jsonl")),
+  "choice": (("accuracy",), "table", (".jsonl",)),
 }
+_MAIN = {"entity_f1": "f1", "squad1": "f1", "squad2": "f1"}  # the metric of a score that is not called like it
 
 
 def custom(
@@ -225,7 +227,6 @@ def custom(
   labels: Sequence[str] = (),
   header: Sequence[str] = (),
   scores: Sequence[str] = (),
-  main_score: str = "",
 ) -> Task:
   """A task of one's own, in files train, dev and test: tables (.tsv, .csv), CoNLL's columns (.txt, .conll) for tagging,
   SQuAD's JSON for span, or .jsonl (data.tasks.records says with which fields).
@@ -236,15 +237,17 @@ def custom(
     label: the column with the label.
     labels: the classes or tags; () = those of the training file, sorted (`readers.with_labels`).
     header: names of the columns of tables that have no header.
-    scores: of scores.SCORES; () = the kind's usual ones.
-    main_score: a metric; "" = the kind's usual one.
+    scores: of scores.SCORES, the main one first; () = the kind's usual ones.
 
   Raises:
-    ValueError: an unknown kind, or more than two texts.
+    ValueError: an unknown kind, more than two texts, or a score of another kind.
   """
   if kind not in _CUSTOM:
     raise ValueError(f"task kind {kind!r} is not one of {', '.join(KINDS)}")
-  usual_scores, usual_main, layout, suffixes = _CUSTOM[kind]
+  known, layout, suffixes = _CUSTOM[kind]
+  if strange := [name for name in scores if name not in known]:
+    raise ValueError(f"{strange[0]!r} does not score {kind}; use {' or '.join(known)}")
+  scores = tuple(scores) or (known if kind == "regression" else known[:1])
   return Task(
     "custom",
     kind,
@@ -255,6 +258,6 @@ def custom(
     files={split: tuple(split + suffix for suffix in suffixes) for split in ("train", "dev", "test")},
     header=tuple(header),
     impossible=kind == "span",
-    scores=tuple(scores) or usual_scores,
-    main_score=main_score or usual_main,
+    scores=scores,
+    main_score=_MAIN.get(scores[0], scores[0]),
   )

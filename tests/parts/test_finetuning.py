@@ -1,11 +1,15 @@
 """What a fine-tuning run is made of, before anything is compiled."""
 
+import json
+import re
+
 import pytest
 
 from data.tasks import table
 from data.tasks.examples import ChoiceExample, SpanExample, TagExample, TextExample
 from parts import finetuning
 from tests import tasks
+from tools import sweep_plan
 
 
 def test_what_a_run_cuts_off_is_said(tmp_path, capsys):
@@ -54,3 +58,29 @@ def test_each_split_is_measured_by_its_own_labels():
   splits = {"dev": labelled("neutral", "neutral"), "dev_mismatched": labelled("entailment", "neutral", "entailment")}
   found = finetuning.baselines(finetuning.Examples(table.find_task("mnli"), [], splits))
   assert [found[name][0] for name in ("accuracy", "accuracy_dev_mismatched")] == [1.0, pytest.approx(2 / 3)]
+
+
+@pytest.mark.parametrize(
+  ("changes", "labels", "said"),
+  [
+    ({}, "aaa", "train.jsonl:1: all 3 training examples have the label 'a'; two or more are needed, in the file or in"),
+    ({"data__scores": ("f1",)}, "abc", "config.data.scores: f1 is of two labels, and there are a, b, c; use matthews"),
+    ({"data__task": "mrpc", "data__scores": ("f1",)}, "ab", "config.data.scores is of task custom; mrpc is scored by "),
+    ({"data__scores": ("pearson",)}, "ab", "'pearson' does not score classification; use accuracy or f1 or matthews"),
+  ],
+)
+def test_labels_and_scores_that_make_no_task(changes, labels, said, tmp_path):
+  for split in ("train", "dev"):
+    lines = (json.dumps({"sentence": "he was", "label": label}) + "\n" for label in labels)
+    (tmp_path / f"{split}.jsonl").write_text("".join(lines))
+  with pytest.raises(ValueError, match=re.escape(said)):
+    finetuning.build(tasks.config(tmp_path, "classification", **changes))
+
+
+def test_a_run_is_ranked_by_the_first_of_its_scores(tmp_path):
+  config = tasks.config(
+    tasks.write(tmp_path, "classification"), "classification", data__scores=("matthews", "accuracy")
+  )
+  examples = finetuning.read(config.data)
+  assert finetuning.baselines(examples).keys() == {"matthews", "accuracy"}
+  assert sweep_plan.main_metric(config)[0] == examples.task.main_score == "matthews"

@@ -12,10 +12,11 @@ from tools import cli
   ("error", "line"),
   [
     (ValueError("a is bad"), "error: a is bad\n"),
+    (FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), "d"), "error: d: No such file or directory\n"),
     (FileNotFoundError("no file matches b"), "error: no file matches b\n"),
     (
       OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "c"),
-      "error: [Errno 28] No space left on device: 'c'; free some space and run the same command again\n",
+      "error: c: No space left on device; free some space and run the same command again\n",
     ),
   ],
 )

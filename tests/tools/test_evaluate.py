@@ -170,7 +170,7 @@ def test_answers_and_thresholds(run, tmp_path):
   assert "best_f1" not in found
   found = run(*SQUAD2, "--null_odds", "odds.json", "--threshold=0", "--output=out.json")
   assert found["f1"] == pytest.approx(200 / 3)
-  assert (found["best_f1"], found["best_f1_thresh"], found["threshold"]) == (100, -2, -2)
+  assert (found["best_f1"], found["best_f1_thresh"], found["threshold"]) == (100, -2, -1.5)
   assert files.read_texts(tmp_path / "out.json") == {"a": "the Rollo!", "b": "Norse", "c": ""}
 
 
@@ -253,6 +253,7 @@ def test_a_test_set_can_be_joined_but_not_scored(run, fails, tmp_path):
     (["index\tprediction", *(f"{i}\tyes" for i in range(4))], "p.tsv: prediction 'yes' is not one of 0, 1"),
     (["0.5\t0.5"], "p.tsv: 1 lines of 2 numbers, and the task needs 4 lines of 2 probabilities"),
     (["0"] * 4, "p.tsv: 4 lines of 1 numbers"),
+    (["0.5\t0.5", "nan\t0.5"], "p.tsv:2: a probability that is no number"),
   ],
 )
 def test_predictions_that_do_not_fit(fails, tmp_path, mrpc, lines, said):

@@ -37,7 +37,10 @@ def test_what_is_predicted_scores_as_the_run_did(kind, family, tmp_path, call, c
   (evaluated,) = [record for record in records if (record["step"], record["split"]) == (1, "eval")]
   checkpoint, output = f"{tmp_path / 'run'}@1", tmp_path / "out.jsonl"
   assert predict.threshold_of(checkpoint) == evaluated.get("threshold", 0.0)
-  flags = (f"--checkpoint={checkpoint}", f"--input={source / 'dev.jsonl'}", f"--output={output}")
+  lines = [json.loads(line) for line in (source / "dev.jsonl").read_text().splitlines()]
+  unread = {"label": "of no class", "answers": "of no form"}  # predicting needs neither
+  (tmp_path / "in.jsonl").write_text("".join(json.dumps(line | unread) + "\n" for line in lines))
+  flags = (f"--checkpoint={checkpoint}", f"--input={tmp_path / 'in.jsonl'}", f"--output={output}")
   call(predict, *flags, "--batch_size=4")
   lines = [json.loads(line) for line in output.read_text().splitlines()]
   assert [line["id"] for line in lines] == [f"dev{i}" for i in range(9)]
@@ -80,6 +83,8 @@ def test_a_split_goes_into_the_leaderboards_files_which_score_as_the_run_did(nam
     found = scored(output / "nbest_predictions.json", *more)
     found = scored(output / "nbest_predictions.json", *more, f"--threshold={found['threshold']}")
     assert predict.threshold_of(run) == evaluated["threshold"]
+    decided = scored(output / "predictions.json")  # at the run's own threshold
+    assert {key: evaluated[key] for key in decided} == pytest.approx(decided, rel=1e-5)
   elif kind == "regression":  # the leaderboard's file holds three digits, within bounds; lines hold all
     lines = tmp_path / "out.jsonl"
     call(predict, *flags, "--split=dev", f"--output={lines}")

@@ -1,5 +1,6 @@
 """Whatever is wrong with a file is named with its line, and what to do."""
 
+import gzip
 import json
 import re
 
@@ -25,7 +26,7 @@ SWAG = "startphrase,sent1,sent2,ending0,ending1,label\n"
     ("sst2", "dev.tsv", "sentence\tscore\na\t1\n", "dev.tsv:1: no column 'label'; the first line names 'sentence'"),
     ("sst2", "dev.tsv", "sentence\tlabel\na\tb\t1\n", "dev.tsv:2: 3 fields, where 2 columns are named; a tab always"),
     ("sst2", "dev.tsv", 'sentence\tlabel\n"two\nlines"\t1\n', "dev.tsv:2: 1 fields, where 2 columns are named"),
-    ("sst2", "dev.tsv", "sentence\tlabel\na\t1\n\nb\t0\n", "dev.tsv:3: 1 fields, where 2 columns"),
+    ("sst2", "dev.tsv", "sentence\tlabel\na\t1\n\nb\t0\n", "dev.tsv:3: a blank line in a table; remove it"),
     ("cola", "dev.tsv", "gj04\t1\t\n", "dev.tsv:1: 3 fields, where 4 columns are named"),
     (
       "stsb",
@@ -35,7 +36,12 @@ SWAG = "startphrase,sent1,sent2,ending0,ending1,label\n"
     ),
     ("stsb", "dev.tsv", "sentence1\tsentence2\tscore\na\tb\tnan\n", "dev.tsv:2: the score 'nan' is no number"),
     ("stsb", "dev.tsv", "sentence1\tsentence2\tscore\na\tb\thigh\n", "dev.tsv:2: the score 'high' is no number"),
-    (OWN, "dev.csv", 'text,label\n"a\nb",yes\nc,maybe\n', "dev.csv:4: label 'maybe' is not one of no, yes"),
+    (
+      OWN,
+      "dev.csv",
+      'text,label\n"a\nb",yes\nc,maybe\n',
+      "dev.csv:4: label 'maybe' is not one of no, yes; mend the line, or name all",
+    ),
     (OWN, "dev.csv", 'text,label\n"a "b" c",yes\n', "dev.csv:2: ',' expected after '\"'; a field with a comma"),
     (OWN, "dev.csv", 'text,label\na,yes\n"b,no\nc,no\n', "dev.csv:3: unexpected end of data; a field with"),
     (OWN, "dev.csv", "text,label\na, b,yes\n", "dev.csv:2: 3 fields, where 2 columns are named; a field with a comma"),
@@ -220,6 +226,26 @@ def test_an_id_that_two_examples_have(tmp_path, name, good, twice, line):
   write(tmp_path / file, text.encode().replace(good, twice).decode())
   with pytest.raises(ValueError, match=rf"{file}:{line}: the id '\S+' is also that of .*{file}:\d+; give each its own"):
     read(task if isinstance(task, Task) else TASKS[task], tmp_path, "dev")
+
+
+def test_a_compressed_file(tmp_path):
+  (tmp_path / "train.tsv").write_bytes(gzip.compress(b"text\tlabel\na\tyes\n"))
+  with pytest.raises(ValueError, match=r"train\.tsv is compressed; unpack it: gunzip"):
+    read(OWN, tmp_path, "train")
+
+
+def test_blanks_around_labels_and_names_of_columns_are_no_part_of_them(tmp_path):
+  write(tmp_path / "train.csv", "text, label\n a, yes\nb,yes \n")
+  assert [(e.texts, e.label) for e in read(OWN, tmp_path, "train")] == [((" a",), "yes"), (("b",), "yes")]
+
+
+def test_a_second_file_of_a_split_is_said_not_to_be_read(tmp_path, capsys):
+  write(tmp_path / "train.tsv", "text\tlabel\na\tyes\n")
+  write(tmp_path / "train.csv", "text,label\nb,no\n")
+  assert [e.label for e in read(OWN, tmp_path, "train")] == ["yes"]
+  assert capsys.readouterr().err == (
+    f"note: {tmp_path / 'train.tsv'} is the train split; train.csv is there, too, and not read\n"
+  )
 
 
 def test_a_column_that_two_have_the_name_of(tmp_path):
