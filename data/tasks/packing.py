@@ -16,10 +16,9 @@ from collections.abc import Callable, Sequence
 
 import grain
 import numpy as np
-from grain.experimental import index_shuffle
 
 from data import philox
-from data.pipeline import Batch, iterate
+from data.pipeline import Batch, iterate, shuffled
 from data.ragged import ranges
 from data.rows import PADDING_SEGMENT
 from data.tasks.flat import IGNORED, Features
@@ -31,7 +30,8 @@ _SAMPLED = 256  # batches that the shapes are chosen by
 _SLACK = 0.02  # of the tokens computed, not worth a further shape
 _LENGTHS = 8  # unpacked lengths are multiples of this
 _SHORT = 8  # tokens of a sequence; rows have slots for so short ones
-_SHUFFLE = 0  # a purpose of random numbers
+_FEW = 512  # units of an epoch that are put in order all at once: one by one takes the longer, the fewer they are
+_ORDER = 4  # a purpose of random numbers, beside those of `data.pipeline` and `data.streams`
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -109,10 +109,12 @@ class TaskSource:
   def units(self, step: int) -> np.ndarray:
     """int64 [batch_size]: the units of a training step."""
     wanted = step * self.batch_size + np.arange(self.batch_size)
+    if self.num_units > _FEW:
+      return shuffled(wanted, self.num_units, self.seed, stage=0)
     epochs, indices = np.divmod(wanted, self.num_units)
-    seeds = philox.draw(philox.Key(self.seed, 0, _SHUFFLE), epochs, 0) >> np.uint64(32)
-    shuffle = functools.partial(index_shuffle, max_index=self.num_units - 1, rounds=4)
-    return np.array([shuffle(i, seed=s) for i, s in zip(indices.tolist(), seeds.tolist(), strict=True)], np.int64)
+    epochs, of_unit = np.unique(epochs, return_inverse=True)
+    numbers = epochs[:, None] * self.num_units + np.arange(self.num_units)
+    return philox.draw(philox.Key(self.seed, 0, _ORDER), numbers, 0).argsort(axis=1)[of_unit, indices]
 
   def make(self, units: np.ndarray) -> Batch:
     """Lays out a batch of at most `batch_size` units.

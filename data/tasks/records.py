@@ -3,7 +3,8 @@
 Columns are those of the official files; what a record may hold, by kind:
 
     classification, regression   the task's columns, `label` (the task's name for it)
-    tagging                      words (or tokens, or a text split at blanks), tags (or the task's label): O, B-TYPE, I-TYPE
+    tagging                      words (or tokens, or a text split at blanks), tags (or the task's label):
+                                 O, B-TYPE, I-TYPE
     span                         question, context, answers: [{text, answer_start}] or {text: [], answer_start: []};
                                  is_impossible, title
     choice                       context, question, options, label; or article, question(s), options, answer(s) (RACE);

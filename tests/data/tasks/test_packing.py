@@ -79,6 +79,22 @@ def test_every_unit_comes_once_an_epoch_in_another_order(batch_size, pack):
   assert np.concatenate([other.units(step) for step in range(steps)])[:50].tolist() != units[:50].tolist()
 
 
+def test_few_units_and_many_come_once_an_epoch(monkeypatch):
+  for few in (50, 49):
+    monkeypatch.setattr(packing, "_FEW", few)
+    source = TaskSource(features_of("classification"), LENGTH, 8, seed=5)
+    units = np.concatenate([source.units(step) for step in range(25)]).reshape(4, 50)
+    assert (np.sort(units, axis=1) == np.arange(50)).all()
+    assert len(np.unique(units, axis=0)) == 4
+
+
+def test_every_order_of_few_units_is_as_likely():
+  source = TaskSource(features_of("classification", count=3), LENGTH, 3 * 6000, seed=5)
+  _, found = np.unique(source.units(0).reshape(-1, 3), axis=0, return_counts=True)
+  assert len(found) == 6
+  assert ((found - 1000) ** 2 / 1000).sum() < 20.5  # of chi squared with 5 degrees of freedom one in 1,000 is above
+
+
 def test_a_batch_is_the_same_whenever_it_is_made():
   features = features_of("choice")
   batch = TaskSource(features, LENGTH, 8, seed=5).batch(11)
