@@ -5,8 +5,7 @@ VENV ?= .venv
 RUN = $(VENV)/bin/python
 # A file of tests stays with one process, which keeps what its tests share; each takes up to 6 GB.
 PYTEST = $(RUN) -m pytest -q --numprocesses=logical --maxprocesses=4 --dist=loadfile
-# Python compiles a module when it is first imported: most of what is installed never is.
-PIP = $(RUN) -m pip install --quiet --disable-pip-version-check --no-compile --constraint requirements.lock
+PIP = $(RUN) -m pip install --quiet --disable-pip-version-check --constraint requirements.lock
 FAMILY ?= bert
 VOCABULARY = $(if $(filter bert,$(FAMILY)),wordpiece,$(FAMILY)-sentencepiece)
 VOCABULARY_FLAGS = $(if $(filter bert,$(FAMILY)),--kind=wordpiece,--kind=sentencepiece --family=$(FAMILY))
