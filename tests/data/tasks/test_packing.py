@@ -188,15 +188,15 @@ def test_four_shapes_hold_any_batch_even_of_the_longest(kind, pack):
 
 
 @pytest.mark.parametrize("pack", [True, False])
-@pytest.mark.parametrize("kind", ["classification", "choice", "span"])
-@pytest.mark.parametrize("count", [1, 2, 3, 7, 8, 15])
+@pytest.mark.parametrize("kind", ["classification", "choice"])
+@pytest.mark.parametrize("count", [1, 3, 15])
 def test_four_shapes_hold_a_batch_of_several_epochs(count, kind, pack):
   features = features_of(kind, count=count)
-  epochs = [np.random.default_rng(i).permutation(len(features.units) - 1) for i in range(220)]
+  epochs = [np.random.default_rng(i).permutation(len(features.units) - 1) for i in range(100)]
   for length in (int(features.lengths.max()), LENGTH):  # rows that hold one sequence, and several
     for batch_size, parts in ((2, 1), (8, 1), (8, 2), (24, 4)):
       source = TaskSource(features, length, batch_size, pack=pack, parts=parts)
-      for step in range(9):
+      for step in range(4):
         units = np.concatenate(epochs)[step * batch_size :][:batch_size]
         batch = source.make(units)
         assert batch["tokens"].shape in source.shapes
