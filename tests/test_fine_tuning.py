@@ -36,7 +36,7 @@ def losses(records) -> list[float]:
 def test_each_kind_learns_is_scored_and_opens_again(tmp_path, head):
   kind, family, score = CASES[head]
   source = tasks.write(tmp_path / "files", kind)
-  fields = {"head__kind": head, "epochs": 4.0, "data__eval_splits": ("train",)}
+  fields = {"head__kind": head, "epochs": 12.0, "data__eval_splits": ("train",)}
   records = tasks.run(tmp_path / "run", tasks.config(source, kind, family, **fields, **tasks.STILL))
   held_out = [record for record in records if record["split"] == "eval"]
   assert score in held_out[0]
