@@ -190,11 +190,9 @@ def _in_order(path: pathlib.Path, probabilities, names: Sequence[str], own: int)
   try:
     row = [probabilities[name] for name in names[:own]] if isinstance(probabilities, dict) else list(probabilities)
     row = [float(x) for x in row]
-    if not all(map(math.isfinite, row)):
-      raise ValueError("no number")
   except (KeyError, TypeError, ValueError):
     row = []
-  if len(row) != own:
+  if len(row) != own or not all(map(math.isfinite, row)):
     raise ValueError(f"{path}: probabilities {probabilities!r} are not of the labels {', '.join(names[:own])}")
   return row + [0.0] * (len(names) - own)
 

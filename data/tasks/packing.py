@@ -5,7 +5,7 @@ options. Their sequences are packed into rows of `length` tokens, the longest fi
 the batch is as large as the smallest declared number of rows that holds them. Unpacked, a row is one sequence, and the
 batch as wide as the smallest declared length. There are at most four shapes, and one of them holds any batch.
 
-A batch is a pure function of (features, seed, step): the order of an epoch is a shuffle that needs no memory, and
+A batch is a pure function of (features, seed, step): the order of an epoch is a shuffle that remembers nothing, and
 example i of the run is i mod N of epoch i div N, so every example comes exactly once in each.
 """
 
@@ -226,7 +226,7 @@ class TaskSource:
     return min(-(-length // _LENGTHS) * _LENGTHS, self.length)
 
   def _most(self, sizes: np.ndarray, count: int) -> int:
-    """The sum of `sizes` over the largest `count` units that a batch may have: some twice, of two epochs."""
+    """The sum of `sizes` over the largest `count` units that a batch may have, some of them once an epoch."""
     times = 1 if self.num_units % self.batch_size == 0 else 1 + -(-(self.batch_size - 1) // self.num_units)
     return int(np.repeat(np.sort(sizes)[-count:], times)[-count:].sum())
 

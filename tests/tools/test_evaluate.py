@@ -279,3 +279,6 @@ def test_what_is_missing(fails, tmp_path, mrpc):
   assert "tags.txt: not a tag for each of the 2 words of sentence 0" in fails(*ner)
   write(tmp_path, "p.jsonl", *(json.dumps({"id": i, "prediction": "1", "probabilities": [0.5]}) for i in range(4)))
   assert "p.jsonl: probabilities [0.5] are not of the labels 0, 1" in fails(*MRPC, "p.jsonl")
+  lines = (json.dumps({"id": i, "prediction": "1", "probabilities": [0.5, float("nan")]}) for i in range(4))
+  write(tmp_path, "p.jsonl", *lines)
+  assert "p.jsonl: probabilities [0.5, nan] are not of the labels 0, 1" in fails(*MRPC, "p.jsonl")

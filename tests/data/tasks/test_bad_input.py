@@ -17,7 +17,7 @@ SWAG = "startphrase,sent1,sent2,ending0,ending1,label\n"
 @pytest.mark.parametrize(
   ("task", "name", "text", "message"),
   [
-    ("sst2", "dev.tsv", "sentence\tlabel\na\t1\nb\t2\n", "dev.tsv:3: label '2' is not one of 0, 1"),
+    ("sst2", "dev.tsv", "sentence\tlabel\na\t1\nb\t2\n", "dev.tsv:3: label '2' is not one of 0, 1; mend the line"),
     ("sst2", "dev.tsv", "sentence\tlabel\na\t\n", "dev.tsv:2: no 'label'"),
     ("sst2", "dev.tsv", "sentence\tlabel\n", "the dev split of task sst2 holds no examples"),
     ("sst2", "dev.tsv", "", "dev.tsv:1: the file is empty"),
