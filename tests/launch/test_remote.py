@@ -10,15 +10,21 @@ import time
 
 import pytest
 
+from tests.launch import scripts
+
 SCRIPTS = sorted((pathlib.Path(__file__).parents[2] / "launch" / "remote").glob("*.sh"))
 STEPS = "import signal, sys, time\n"
 
 
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
 def test_a_script_is_sound(script):
-  checker = ["shellcheck"] if shutil.which("shellcheck") else ["bash", "-n"]
-  done = subprocess.run([*checker, str(script)], capture_output=True, text=True)
-  assert done.returncode == 0, done.stdout + done.stderr
+  scripts.checked(script.read_text())
+
+
+def test_shellcheck_is_there_and_looks():
+  """Else nothing above could fail."""
+  with pytest.raises(AssertionError, match="SC2086"):
+    scripts.checked('rm "$1" $2')
 
 
 @pytest.fixture

@@ -2,13 +2,13 @@
 
 import os
 import pathlib
-import shutil
 import subprocess
 import sys
 
 import pytest
 
 from launch import slurm
+from tests.launch.scripts import checked
 
 RUN = ["--config=configs/bert.py:large", "--workdir=/shared/a b", "--config.stages=()"]
 
@@ -19,14 +19,6 @@ def command(*flags: str, run=RUN) -> list[str]:
 
 def printed(*flags: str) -> str:
   return subprocess.run(command(*flags), capture_output=True, text=True, check=True).stdout
-
-
-def checked(text: str) -> str:
-  """Asserts that bash, and shellcheck where it is, take the text; returns it."""
-  checker = ["shellcheck", "-"] if shutil.which("shellcheck") else ["bash", "-n"]
-  done = subprocess.run(checker, input=text, text=True, capture_output=True)
-  assert done.returncode == 0, done.stdout + done.stderr
-  return text
 
 
 def test_a_process_a_gpu_sees_all_of_its_node():

@@ -14,6 +14,7 @@ from launch import pods, tpu, watching
 from launch.advice import advice
 from launch.pods import Pod
 from launch.shell import Failure, Runner
+from tests.launch.scripts import checked
 
 FLAGS = ["--name=albert", "--type=v3-32", "--zone=europe-west4-a", "--project=mine", "--spot"]
 RUN = ["--workdir=gs://mine/albert", "--stage=data.corpus=gs://mine/corpus", "--config=configs/albert.py:base"]
@@ -76,7 +77,7 @@ def call(monkeypatch, *arguments: str) -> None:
 def test_a_dry_run_prints_what_gcloud_gets_and_asks_nothing(verb, gcloud, tmp_path, monkeypatch, capsys):
   to = f"--to={tmp_path / 'fetched'}"
   call(monkeypatch, verb, *FLAGS, *RUN, to, "--dry-run")
-  planned = [shlex.split(line) for line in capsys.readouterr().out.splitlines()]
+  planned = [shlex.split(line) for line in checked(capsys.readouterr().out).splitlines()]
   assert planned
   assert asked(tmp_path) == []
   assert not (tmp_path / "fetched").exists()
@@ -135,7 +136,7 @@ def test_a_value_with_spaces_and_quotes_arrives_as_it_was(gcloud, monkeypatch, c
   call(monkeypatch, "run", *FLAGS, *RUN, "--config.stages=({'steps': 5},)", "--dry-run")
   (line,) = capsys.readouterr().out.splitlines()
   (remote,) = [word.removeprefix("--command=") for word in shlex.split(line) if word.startswith("--command=")]
-  assert "--config.stages=({'steps': 5},)" in shlex.split(remote)
+  assert "--config.stages=({'steps': 5},)" in shlex.split(checked(remote))
   assert " ".join(remote.split(" ")) == remote  # gcloud cuts it at spaces, and ssh joins it again
 
 
