@@ -50,8 +50,10 @@ def tied_logits(
 ) -> Float[Array, "batch targets vocab"]:
   """The word table as output matrix, plus a bias a word: float32 logits, those of slots past vocab_size masked."""
   word_table = word_table.astype(hidden.dtype)
-  if is_tensor_parallel():  # each device takes its share of the words; of the width, sums of all logits would be sent
-    word_table = whole(word_table, tensor=0)
+  if is_tensor_parallel():
+    # Each device takes its share of the words; of the width, sums of all logits would be sent. Both at once, to gather
+    # over "fsdp" and to split another axis, is more than the compiler can do without the whole table.
+    word_table = whole(whole(word_table, tensor=1), tensor=0)
   logits = product(hidden, word_table.T, preferred_element_type="float32")
   logits = split_by_row(logits + bias[None, None, :], tensor=2)
   if config.vocab_slots == config.vocab_size:

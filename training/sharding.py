@@ -19,16 +19,17 @@ ROWS = ("data", "fsdp")  # the batch is split over both
 # Path → partition of an array, for the encoder families and XLNet, whose parameters have names alike. The layer axis of
 # stacked parameters is never split, and embeddings are split on width. Attention's kernels and biases are split by
 # heads and the feed-forward's by its inner width, so that a layer needs two sums over "tensor" (Megatron-LM, Shoeybi et
-# al. 2019, section 3). The first match counts; what matches nothing is kept whole on every device.
+# al. 2019, section 3). An axis that is split over both is split over "tensor" first: what is gathered over "fsdp" is
+# then one piece. The first match counts; what matches nothing is kept whole on every device.
 RULES = (
-  (r"embeddings/(word|position|segment)/embedding", P(None, ("fsdp", "tensor"))),
+  (r"embeddings/(word|position|segment)/embedding", P(None, ("tensor", "fsdp"))),
   (r"layers/attention/(query|key|value|position)/kernel", P(None, "fsdp", "tensor")),
   (r"layers/attention/(query|key|value)/bias", P(None, "tensor")),
   (r"layers/attention/(content|position|segment)_bias", P(None, "tensor", None)),  # XLNet: [copies, heads, width]
   (r"layers/attention/segment_embedding", P(None, None, "tensor", None)),
   (r"layers/ffn/intermediate/kernel", P(None, "fsdp", "tensor")),
   (r"layers/ffn/intermediate/bias", P(None, "tensor")),
-  (r"layers/(attention|ffn)/output/kernel", P(None, "tensor", "fsdp")),
+  (r"layers/(attention|ffn)/output/kernel", P(None, ("tensor", "fsdp"), None)),
   (r"(pooler|mlm_head/dense)/kernel", P("fsdp", None)),
 )
 

@@ -98,9 +98,20 @@ def test_split_layers_add_up_their_outputs_and_send_no_other_activations(family,
 
 
 @pytest.mark.parametrize("place", PLACES)
+@pytest.mark.parametrize("family", families.FAMILIES)
+def test_layers_that_are_split_both_ways_send_activations_along_tensor_alone(family, place):
+  program, _, _, said = step(family, place, 1, 2, 2, 1)
+  assert not said, said
+  of_rows = [one for one in program.collectives() if one.bytes > FEW and any(is_of_rows(x.shape) for x in one.arrays)]
+  assert {one.devices for one in of_rows} == {2}
+  if place.startswith("cpu"):
+    assert {one.kind for one in of_rows} == {"all-reduce"}
+
+
+@pytest.mark.parametrize("place", PLACES)
 def test_products_are_the_models_count(place):
   """Each device does its share, whatever is split; but the pooler and the head's dense layer are not along "tensor"."""
-  for (data, fsdp, tensor), accumulate in (((4, 1, 1), 2), ((2, 2, 1), 1), ((1, 1, 2), 1)):
+  for (data, fsdp, tensor), accumulate in (((4, 1, 1), 2), ((2, 2, 1), 1), ((1, 1, 2), 1), ((1, 2, 2), 1)):
     program, *_ = step("bert", place, data, fsdp, tensor, accumulate)
     rows = PRIME * data * fsdp * accumulate
     expected = 3 * pretraining_flops(families.config("bert"), rows, families.LENGTH, 4) / (data * fsdp * tensor)

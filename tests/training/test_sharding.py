@@ -87,21 +87,21 @@ def test_a_process_reads_the_rows_its_devices_hold_wherever_they_lie(monkeypatch
 @pytest.mark.parametrize(
   ("path", "shape", "spec"),
   [
-    ("encoder/embeddings/word/embedding", (30522, 768), P(None, ("fsdp", "tensor"))),  # on width
-    ("opt_state/1/mu/encoder/embeddings/word/embedding", (30522, 768), P(None, ("fsdp", "tensor"))),
+    ("encoder/embeddings/word/embedding", (30522, 768), P(None, ("tensor", "fsdp"))),  # on width
+    ("opt_state/1/mu/encoder/embeddings/word/embedding", (30522, 768), P(None, ("tensor", "fsdp"))),
     ("encoder/layers/attention/query/kernel", (12, 768, 768), P(None, "fsdp", "tensor")),  # never the layer axis
     ("encoder/layers/attention/query/bias", (12, 768), P(None, "tensor")),
-    ("encoder/layers/attention/output/kernel", (12, 768, 768), P(None, "tensor", "fsdp")),
+    ("encoder/layers/attention/output/kernel", (12, 768, 768), P(None, ("tensor", "fsdp"), None)),
     ("encoder/layers/attention/output/bias", (12, 768), P()),  # of the sum over "tensor"
     ("encoder/layers/ffn/intermediate/kernel", (12, 768, 3072), P(None, "fsdp", "tensor")),
     ("encoder/layers/ffn/intermediate/bias", (12, 3072), P(None, "tensor")),
-    ("encoder/layers/ffn/output/kernel", (1, 3072, 768), P(None, "tensor", "fsdp")),  # shared by all layers
+    ("encoder/layers/ffn/output/kernel", (1, 3072, 768), P(None, ("tensor", "fsdp"), None)),  # shared by all layers
     ("encoder/layers/attention_norm/scale", (12, 768), P()),
     ("xlnet/layers/attention/position/kernel", (12, 768, 768), P(None, "fsdp", "tensor")),
     ("xlnet/layers/attention/position_bias", (1, 12, 64), P(None, "tensor", None)),  # by heads
     ("xlnet/layers/attention/segment_embedding", (12, 2, 12, 64), P(None, None, "tensor", None)),
     ("encoder/layers/attention/query/kernel", (12, 6, 768), P(None, None, "tensor")),  # does not divide: kept whole
-    ("encoder/embeddings/word/embedding", (30522, 12), P(None, "fsdp")),  # divides by one of two
+    ("encoder/embeddings/word/embedding", (30522, 12), P(None, "tensor")),  # divides by one of two
   ],
 )
 def test_the_table_of_partitions(path, shape, spec):
