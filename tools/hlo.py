@@ -163,9 +163,10 @@ class Program:
 
 def group_size(attributes: str) -> int:
   """Returns how many devices take part in one group of a collective; 0 = all."""
-  if named := re.search(r"replica_groups=mesh\[([^\]]*)\]\s*\{([^}]*)\}", attributes):
+  if named := re.search(r"replica_groups=mesh\[([^\]]*)\](?:, device_ids=\(.*?\))?\s*\{([^}]*)\}", attributes):
     sizes = dict(re.findall(r"'([^']+)'=(\d+)", named[1]))
-    return math.prod(int(sizes[axis]) for axis in re.findall(r"'([^']+)'", named[2]))
+    parts = re.findall(r"'([^']+)'(?::\(\d+\)(\d+))?", named[2])  # an axis, or :(a)b, a part of it of size b
+    return math.prod(int(part or sizes[axis]) for axis, part in parts)
   if counted := re.search(r"replica_groups=\[(\d+),(\d+)\]<=", attributes):
     return int(counted[2])
   if listed := re.search(r"replica_groups=\{\{([\d,]+)\}", attributes):

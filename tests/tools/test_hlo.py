@@ -87,6 +87,8 @@ def test_attributes_of_a_kernel_may_have_lines_of_their_own():
     ("[2,8]<=[4,4]T(1,0)", 8),
     ("mesh['axis_0'=4,'axis_1'=2] {'axis_1'}", 2),
     ("mesh['axis_0'=4,'axis_1'=2] {'axis_0','axis_1'}", 8),
+    ("mesh['axis_0'=2,'axis_1'=4], device_ids=([2,4]T(1,0)) {'axis_1'}", 4),
+    ("mesh['axis_0'=8] {'axis_0':(1)2}", 2),
     ("{}", 0),
   ],
 )
