@@ -44,7 +44,7 @@ class SelfAttention(nn.Module):
       for name in ("query", "key", "value")
     )
     dropout = config.attention_dropout > 0 and not deterministic
-    kernel = "explicit" if self.is_initializing() else fused.kernel_of(config, hidden.shape[1], dropout)
+    kernel = fused.kernel_of(config, hidden.shape[1], dropout)
     if kernel == "explicit":
       context = self._explicit(query, key, value, attention_mask(sequence_ids, config.causal), deterministic)
     else:

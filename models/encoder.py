@@ -1,5 +1,6 @@
 """The Transformer encoder, layer norm after each residual sum (Vaswani et al. 2017; modeling.py: transformer_model)."""
 
+import dataclasses
 import functools
 
 import flax.linen as nn
@@ -65,12 +66,13 @@ class Layers(nn.Module):
   ) -> Float[Array, "batch length width"] | Float[Array, "states batch length width"]:
     """Returns the last layer's output, or with `every_layer` the input of the first layer and the output of each."""
     config = self.config
-    block = EncoderLayer(config, parent=None)
+    plain = dataclasses.replace(config, attention="explicit")  # parameters are made on rows that no kernel takes
+    block = EncoderLayer(plain if self.is_initializing() else config, parent=None)
 
     def copies(part: str):
       """Initial values of `part`, one copy after another."""
       row = jnp.zeros((1, 1, config.hidden_size)), jnp.ones((1, 1), jnp.int32)
-      one = lambda key: block.init(key, *row, True)["params"][part]
+      one = lambda key: EncoderLayer(plain, parent=None).init(key, *row, True)["params"][part]
       return self.param(part, lambda key: jax.vmap(one)(jax.random.split(key, config.copies(part))))
 
     parts = {part: copies(part) for part in PARTS}

@@ -35,8 +35,15 @@ def kernel_of(config: EncoderConfig, length: int, dropout: bool) -> str:
   if config.attention == "explicit" or (config.attention == "auto" and dropout):
     return "explicit"
   fits = length % _TILES[-1] == 0
+  platform, kind = _device()
+  has_splash = platform == "tpu" and kind not in _NO_KERNEL
+  has_cudnn = platform in ("gpu", "cuda")
   if config.attention != "auto":
     either = "or model.attention='auto'"
+    if config.attention == "splash" and not (has_splash or platform == "cpu"):  # a CPU interprets it
+      raise ValueError(f"model.attention='splash' needs a TPU v4 or later, not {kind}; set 'explicit' or 'auto'")
+    if config.attention == "cudnn" and not has_cudnn:
+      raise ValueError(f"model.attention='cudnn' needs an NVIDIA GPU, not {kind}; set 'explicit' or 'auto'")
     if dropout:
       raise ValueError(f"model.attention={config.attention!r} drops nothing; set model.attention_dropout=0, {either}")
     if config.attention == "splash" and not fits:
@@ -46,12 +53,9 @@ def kernel_of(config: EncoderConfig, length: int, dropout: bool) -> str:
     if config.attention == "cudnn" and config.dtype != "bfloat16":
       raise ValueError(f"model.attention='cudnn' needs model.dtype='bfloat16', not {config.dtype!r}; set it, {either}")
     return config.attention
-  platform, kind = _device()
-  if platform == "tpu" and kind not in _NO_KERNEL and fits:
+  if has_splash and fits:
     return "splash"
-  if platform in ("gpu", "cuda") and config.dtype == "bfloat16":
-    return "cudnn"
-  return "explicit"
+  return "cudnn" if has_cudnn and config.dtype == "bfloat16" else "explicit"
 
 
 def described(config: EncoderConfig | XLNetConfig, length: int) -> str:

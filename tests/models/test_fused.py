@@ -11,6 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 from models import fused
 from models.encoder import Encoder
+from models.pretraining import PretrainingModel
 from tests.models import tiny
 
 LENGTH = 128
@@ -56,6 +57,12 @@ def test_each_device_calls_the_kernel_on_its_own_rows():
   np.testing.assert_allclose(found, encode(EXPLICIT, rows(4)), atol=2e-5)
 
 
+def on(platform: str, kind: str):
+  """What is traced in this block is for such a device."""
+  device = jax.sharding.AbstractDevice(device_kind=kind, num_cores=None, platform=platform)
+  return jax.sharding.use_abstract_mesh(AbstractMesh((1,), ("data",), (AxisType.Auto,), abstract_device=device))
+
+
 @pytest.mark.parametrize(
   ("platform", "kind", "length", "dropout", "dtype", "expected"),
   [
@@ -71,37 +78,46 @@ def test_each_device_calls_the_kernel_on_its_own_rows():
 )
 def test_auto_is_the_kernel_that_fits(platform, kind, length, dropout, dtype, expected):
   config = tiny.config(attention="auto", dtype=dtype)
-  device = jax.sharding.AbstractDevice(device_kind=kind, num_cores=None, platform=platform)
-  mesh = AbstractMesh((1,), ("data",), (AxisType.Auto,), abstract_device=device)
-  with jax.sharding.use_abstract_mesh(mesh):
+  with on(platform, kind):
     assert fused.kernel_of(config, length, dropout) == expected
 
 
 def test_the_choice_is_said_in_words():
-  device = jax.sharding.AbstractDevice(device_kind="TPU v4", num_cores=None, platform="tpu")
-  with jax.sharding.use_abstract_mesh(AbstractMesh((1,), ("data",), (AxisType.Auto,), abstract_device=device)):
+  with on("tpu", "TPU v4"):
     assert fused.described(tiny.config(), 128) == "attention explicit (without dropout splash)"
     assert fused.described(tiny.config(attention_dropout=0.0), 128) == "attention splash"
   assert fused.described(tiny.config(), 128) == "attention explicit"
 
 
 @pytest.mark.parametrize(
-  ("fields", "length", "dropout", "message"),
+  ("device", "fields", "length", "dropout", "message"),
   [
-    ({"attention": "splash"}, 128, True, "model.attention_dropout=0, or model.attention='auto'"),
-    ({"attention": "splash"}, 100, False, "a length that 128 divides, not 100"),
-    ({"attention": "cudnn"}, 128, False, "needs model.dtype='bfloat16', not 'float32'"),
+    (("tpu", "TPU v4"), {"attention": "splash"}, 128, True, "model.attention_dropout=0, or model.attention='auto'"),
+    (("tpu", "TPU v4"), {"attention": "splash"}, 100, False, "a length that 128 divides, not 100"),
+    (("tpu", "TPU v3"), {"attention": "splash"}, 128, False, "'splash' needs a TPU v4 or later, not TPU v3; set"),
+    (("gpu", "NVIDIA H100"), {"attention": "splash"}, 128, False, "needs a TPU v4 or later, not NVIDIA H100; set"),
+    (("gpu", "NVIDIA H100"), {"attention": "cudnn"}, 128, False, "needs model.dtype='bfloat16', not 'float32'"),
+    (("cpu", "cpu"), {"attention": "cudnn", "dtype": "bfloat16"}, 128, False, "'cudnn' needs an NVIDIA GPU, not cpu"),
   ],
 )
-def test_a_named_kernel_that_cannot_do_it_is_refused(fields, length, dropout, message):
-  with pytest.raises(ValueError, match=message):
+def test_a_named_kernel_that_cannot_do_it_is_refused(device, fields, length, dropout, message):
+  with on(*device), pytest.raises(ValueError, match=message):
     fused.kernel_of(tiny.config(**fields), length, dropout)
+
+
+@pytest.mark.parametrize("kernel", ["splash", "cudnn"])
+def test_a_run_with_a_named_kernel_begins(kernel):
+  """Its parameters are made on a row of a few tokens, as those of every objective are."""
+  row = jnp.zeros((1, 8), jnp.int32)
+  shapes = lambda config: jax.eval_shape(PretrainingModel(config).init, jax.random.key(0), row, row, row, row[:, :1])
+  assert shapes(dataclasses.replace(EXPLICIT, attention=kernel)) == shapes(EXPLICIT)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_the_gpu_kernel_is_given_what_the_explicit_path_is(causal, monkeypatch):
   """cuDNN itself needs a GPU; the call that stands for it is JAX's own, in plain XLA."""
   monkeypatch.setattr(jax.nn, "dot_product_attention", _in_xla(jax.nn.dot_product_attention))
+  monkeypatch.setattr(fused, "_device", lambda: ("gpu", "NVIDIA H100"))
   inputs = rows()
   explicit = dataclasses.replace(EXPLICIT, causal=causal)
   cudnn = dataclasses.replace(explicit, attention="cudnn", dtype="bfloat16")
