@@ -9,16 +9,17 @@ import re
 import shlex
 from collections.abc import Sequence
 
+_CHIPS = (1, 4, 8, 16, 32, 64, 128, 256)
 # Accelerator type's family → the software that Cloud TPU recommends for it, TensorCores or chips that its number counts
-# on one host, and the largest number that lies on a single host.
+# on one host, the largest number that lies on a single host, and the numbers there are (v4 and v5p have any shape).
 # https://cloud.google.com/tpu/docs/runtimes, https://cloud.google.com/tpu/docs/system-architecture-tpu-vm
 FAMILIES = {
-  "v2": ("tpu-ubuntu2204-base", 8, 8),
-  "v3": ("tpu-ubuntu2204-base", 8, 8),
-  "v4": ("tpu-ubuntu2204-base", 8, 8),
-  "v5litepod": ("v2-alpha-tpuv5-lite", 4, 8),
-  "v5p": ("v2-alpha-tpuv5", 8, 8),
-  "v6e": ("v2-alpha-tpuv6e", 4, 8),
+  "v2": ("tpu-ubuntu2204-base", 8, 8, (8, 32, 128, 256, 512)),
+  "v3": ("tpu-ubuntu2204-base", 8, 8, (8, 32, 64, 128, 256, 512, 1024, 2048)),
+  "v4": ("tpu-ubuntu2204-base", 8, 8, range(8, 8192 + 1, 8)),
+  "v5litepod": ("v2-alpha-tpuv5-lite", 4, 8, _CHIPS),
+  "v5p": ("v2-alpha-tpuv5", 8, 8, range(8, 12288 + 1, 8)),
+  "v6e": ("v2-alpha-tpuv6e", 4, 8, _CHIPS),
 }
 RESOURCE = ("gcloud", "compute", "tpus", "queued-resources")
 REMOTE = "bidir/checkout/launch/remote"  # in a host's home folder
@@ -64,9 +65,12 @@ class Pod:
       )
     if not re.fullmatch(r"[a-z]+-[a-z]+\d+-[a-z]", self.zone):
       raise ValueError(f"--zone={self.zone} is no zone, which looks like europe-west4-a")
-    if self.type and (re.match(r"v5e", self.type) or self.family not in FAMILIES or not self.number):
+    if self.type and (self.family not in FAMILIES or not self.number):
       hint = f"v5litepod-{self.number or 16}" if self.type.startswith("v5e") else "v3-32, v5litepod-16 or v6e-64"
       raise ValueError(f"--type={self.type} is none of {', '.join(FAMILIES)} with a number, e.g. {hint}")
+    if self.type and self.number not in (sizes := FAMILIES[self.family][3]):
+      known = f"multiples of 8 up to {sizes[-1]}" if isinstance(sizes, range) else ", ".join(map(str, sizes))
+      raise ValueError(f"--type={self.type} is no size that {self.family} has, which are {known}")
     if self.slices < 1:
       raise ValueError(f"--slices={self.slices} must be at least 1")
     if self.spot and self.reserved:
@@ -79,12 +83,12 @@ class Pod:
   @property
   def number(self) -> int:
     size = self.type.rpartition("-")[2]
-    return int(size) if size.isdigit() else 0
+    return int(size) if re.fullmatch("[1-9][0-9]{0,5}", size) else 0
 
   @property
   def hosts(self) -> int:
     """Machines of all slices, each of which runs one process."""
-    _, per_host, single = FAMILIES[self.family]
+    _, per_host, single, _ = FAMILIES[self.family]
     return self.slices * (1 if self.number <= single else self.number // per_host)
 
   @property

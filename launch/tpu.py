@@ -21,6 +21,7 @@ way.
 
 import argparse
 import dataclasses
+import re
 import shutil
 import sys
 from collections.abc import Sequence
@@ -71,7 +72,7 @@ def parse(argv: Sequence[str]) -> tuple[argparse.Namespace, list[str]]:
   """
   parser = cli.parser(__doc__)
   parser.fromfile_prefix_chars = "@"
-  parser.convert_arg_line_to_args = lambda line: [line.strip()] if line.strip() and not line.startswith("#") else []
+  parser.convert_arg_line_to_args = lambda line: [line.strip()] if not re.match(r"\s*(#|$)", line) else []
   add = parser.add_argument
   add("verb", choices=VERBS, metavar="VERB", help="one of those above")
   add("--name", required=True, help="the pod's")

@@ -1,5 +1,6 @@
 """What the verbs of launch.tpu do: commands in their order, and what follows from what they answer."""
 
+import collections
 import dataclasses
 import json
 import os
@@ -35,12 +36,24 @@ class Job:
     for pair in self.stage:
       if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)*=gs://[^/\s]+/\S+", pair):
         raise ValueError(f"--stage={pair} must be FIELD=gs://BUCKET/FOLDER, e.g. data.corpus=gs://mine/corpus")
+    twice = [name for name, count in collections.Counter(self.staged).items() if count > 1]
+    if twice:
+      raise ValueError(f"--stage={twice[0]}=… is given twice, and the host has one folder for it")
+    if self.workdir.startswith("gs:") and not re.fullmatch(r"gs://[^/\s]+/[^/\s]\S*", self.workdir):
+      raise ValueError(f"--workdir={self.workdir} must name a folder of a bucket, gs://BUCKET/RUN")
+    last = self.pod.hosts // self.pod.slices - 1 if self.pod.type else max(0, self.worker)
+    if not 0 <= self.worker <= last:
+      raise ValueError(f"--worker={self.worker} must be 0 to {last if self.pod.type else 'the last one'}")
+
+  @property
+  def staged(self) -> list[str]:
+    """The config's fields that name folders on the hosts' disks."""
+    return [pair.partition("=")[0] for pair in self.stage]
 
   @property
   def arguments(self) -> list[str]:
     """train.py's, as it gets them on each host."""
-    fields = [pair.partition("=")[0] for pair in self.stage]
-    staged = [f"--config.{field}=../staged/{field}" for field in fields]  # from the checkout's folder
+    staged = [f"--config.{field}=../staged/{field}" for field in self.staged]  # from the checkout's folder
     return [*self.train, f"--workdir={self.workdir}", *staged]
 
 

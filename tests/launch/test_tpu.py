@@ -125,7 +125,7 @@ def test_hosts_are_counted_as_cloud_tpu_builds_them(type, slices, count):
 
 def test_flags_may_stand_in_a_file(gcloud, tmp_path, monkeypatch, capsys):
   file = tmp_path / "pod.txt"
-  file.write_text("\n".join(["# a comment", *FLAGS, "", *RUN]) + "\n")
+  file.write_text("\n".join(["# a comment", *FLAGS, "  # an indented one", " ", *RUN]) + "\n")
   for arguments in ([f"@{file}", "--dry-run"], [*FLAGS, *RUN, "--dry-run"]):
     call(monkeypatch, "watch", *arguments)
   lines = capsys.readouterr().out.splitlines()
@@ -300,6 +300,12 @@ def test_words_of_a_run_on_a_host_are_not_taken_for_googles():
     (["create", "--name=a", "--zone=europe-west4-a"], "create needs --type"),
     (["create", "--name=a", "--zone=europe-west4-a", "--type=v5e-16"], "e.g. v5litepod-16"),
     (["create", "--name=a", "--zone=europe-west4-a", "--type=v9-16"], "--type=v9-16 is none of v2, v3"),
+    (["create", *FLAGS, "--type=v3-33"], "--type=v3-33 is no size that v3 has, which are 8, 32, 64"),
+    (["create", *FLAGS, "--type=v3-\u00b2"], "--type=v3-\u00b2 is none of v2, v3"),
+    (["create", *FLAGS, "--type=v3-999999999"], "--type=v3-999999999 is none of v2, v3"),
+    (["create", *FLAGS, "--type=v3-032"], "--type=v3-032 is none of v2, v3"),
+    (["create", *FLAGS, "--type=v6e-3"], "--type=v6e-3 is no size that v6e has, which are 1, 4, 8, 16"),
+    (["create", *FLAGS, "--type=v4-20"], "--type=v4-20 is no size that v4 has, which are multiples of 8 up to 8192"),
     (["create", *FLAGS, "--slices=0"], "--slices=0 must be at least 1"),
     (["create", *FLAGS, "--reserved"], "--spot and --reserved exclude each other"),
     (["create", *FLAGS, "--steps=3"], "--steps=3 is no flag of launch.tpu"),
@@ -308,6 +314,15 @@ def test_words_of_a_run_on_a_host_are_not_taken_for_googles():
     (["run", *FLAGS, *RUN, "--type=v3-8", "--workdir=a"], "on a single host runs/NAME"),
     (["run", *FLAGS, *RUN, "--config.stps=3"], "'stps'"),
     (["watch", *FLAGS, *RUN, "--stage=corpus"], "--stage=corpus must be FIELD=gs://BUCKET/FOLDER"),
+    (["watch", *FLAGS, *RUN, "--stage=data.corpus=gs://b/c"], "--stage=data.corpus=… is given twice"),
+    *[
+      (["watch", *FLAGS, *RUN, f"--workdir={workdir}"], f"--workdir={workdir} must name a folder of a bucket")
+      for workdir in ("gs://", "gs://mine", "gs://mine/", "gs:///a", "gs:/a")
+    ],
+    (["logs", *FLAGS, "--worker=-1"], "--worker=-1 must be 0 to 3"),
+    (["logs", *FLAGS, "--worker=4"], "--worker=4 must be 0 to 3"),
+    (["logs", "--name=a", "--zone=europe-west4-a", "--worker=-1"], "--worker=-1 must be 0 to the last one"),
+    (["logs", *FLAGS, "--slices=2", "--worker=4"], "--worker=4 must be 0 to 3"),
     (["run", *FLAGS, "--workdir=gs://a/b", "--config=tests/launch/none.py"], "none.py"),
   ],
 )
