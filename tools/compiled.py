@@ -40,8 +40,9 @@ class Report:
     flops_per_device: matrix products, loops counted.
     model_flops_per_device: by the model's own count.
     kernels: how often kernels run that are written by hand, such as fused attention: their products are not counted.
-    collectives: by kind and size of a group, largest first: kind, devices, bytes (sent in a step, as whole arrays),
-      times (executed in a step), largest (bytes of the largest at once), source.
+    collectives: by kind and size of a group, largest first: kind, devices, between ("devices" or, over the data-centre
+      network, "slices"), bytes (sent in a step, as whole arrays; between slices by one device), times (executed in a
+      step), largest (bytes of the largest at once), source.
     resharding_warnings: XLA's warnings that an array goes whole to every device.
     seconds_at_peak: flops_per_device at the chip's peak rate; None = not known.
     compile_s: seconds.
@@ -138,7 +139,8 @@ def demanded(message: str, hbm_bytes: int | None) -> int:
   """Returns the bytes that a program would need, from what the compiler says when it has not got them."""
   scale = {"": 1, "K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}
   sizes = lambda pattern: [float(number) * scale[unit] for number, unit in re.findall(pattern, message)]
-  found = sizes(r"(?:Used|required for HLO temporaries \(|Total hbm usage >=) ?([\d.]+)([KMGT]?)")
+  # Whole numbers only: the compiler may repeat itself, cut off ("Total hbm usage >= 16.0...").
+  found = sizes(r"(?:Used|required for HLO temporaries \(|Total hbm usage >=) ?(\d+(?:\.\d+)?)([KMGT]?)\b(?!\.)")
   return int(max(found, default=(hbm_bytes or 0) + 1))
 
 
@@ -146,14 +148,15 @@ def grouped(collectives: list[hlo.Collective]) -> list[dict]:
   """Returns the collectives of a step by kind and group size, those that send most first."""
   groups = collections.defaultdict(list)
   for one in collectives:
-    groups[one.kind, one.devices].append(one)
+    groups[one.kind, one.devices, one.between].append(one)
   rows = []
-  for (kind, devices), some in groups.items():
+  for (kind, devices, between), some in groups.items():
     largest = max(some, key=lambda one: one.bytes * one.times)
     rows.append(
       {
         "kind": kind,
         "devices": devices,
+        "between": between,
         "bytes": int(sum(one.bytes * one.times for one in some)),
         "times": int(sum(one.times for one in some)),
         "largest": max(one.bytes for one in some),
@@ -202,7 +205,7 @@ def table(report: Report) -> str:
     lines.append(f"  kernels       {report.kernels:>12,} runs of fused attention, whose products are not counted")
   for row in report.collectives:
     if row["bytes"] >= _SCALARS:
-      among = f"{row['devices'] or 'all'} devices"
+      among = f"{row['devices'] or 'all'} {row['between']}"
       lines.append(f"  {row['kind']:<14}{row['bytes'] / 2**20:>12,.1f} MiB in {row['times']} among {among}")
   lines += [f"  warning: {line}" for line in report.resharding_warnings]
   return "\n".join(lines)

@@ -42,13 +42,15 @@ class Instruction(NamedTuple):
 
 
 class Collective(NamedTuple):
-  """What is sent at once: `bytes` is the size of the whole arrays, sent or received, whichever are larger."""
+  """What is sent at once: `bytes` is the size of the whole arrays, sent or received, whichever are larger; between
+  slices, of what one device sends, each device of a slice its own part."""
 
   kind: str
   arrays: tuple[Array, ...]
-  devices: int  # that take part in one group; 0 = all
+  devices: int  # that take part in one group, one a slice between slices; 0 = all
   times: float  # executed in a run of the program
   source: str  # where it comes from, in JAX's words
+  between: str = "devices"  # or "slices", over the data-centre network
 
   @property
   def bytes(self) -> int:
@@ -138,6 +140,8 @@ class Program:
       body = self.computations[name]
       for instruction in body.values():
         kind = instruction.opcode.removesuffix("-start")
+        if kind == "send":
+          found += self._between_slices(instruction, times)
         if kind not in COLLECTIVES:
           continue
         sent = tuple(array for operand in instruction.operands for array in body[operand].result)
@@ -153,12 +157,27 @@ class Program:
           found.append(Collective(kind, arrays, devices, times, source[1] if source else ""))
     return found
 
+  def _between_slices(self, send: Instruction, times: float) -> list[Collective]:
+    """What a host is given to send to the other slices; nothing if that is not what is sent."""
+    if not (kind := re.search(r'_xla_megascale_transfer_type="(\w+)"', send.rest)):
+      return []
+    slices = re.search(r'_xla_megascale_target="\{([^}]*)\}', send.rest)
+    array, *_ = send.result  # and a number, and a token
+    kind, count = kind[1].lower().replace("_", "-"), _count(slices[1]) if slices else 0
+    return [Collective(kind, (array,), count, times, "", "slices")]
+
   def _is_scattered(self, reduce: Instruction, inside: str) -> bool:
     """Whether each device keeps but its share of a sum: on a TPU a fusion of a sum and a slice does that."""
     users = [i for i in self.computations[inside].values() if reduce.name in i.operands]
     return inside.startswith("all-reduce-scatter") or (
       inside != self.entry and bool(users) and all(user.opcode == "dynamic-slice" for user in users)
     )
+
+
+def _count(numbers: str) -> int:
+  """How many numbers "1,4:6" stands for."""
+  ends = [part.split(":") for part in numbers.split(",") if part]
+  return sum(int(part[-1]) - int(part[0]) + 1 for part in ends)
 
 
 def group_size(attributes: str) -> int:

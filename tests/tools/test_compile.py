@@ -143,6 +143,8 @@ def test_what_a_compiler_asks_for_is_read_from_what_it_says():
     "Ran out of memory on HBM, the total memory required for HLO temporaries (65.00G) exceeds available HBM (15.75G)"
   )
   assert compiled.demanded(said, 15 * gib) == 65 * gib
+  said = "Total hbm usage >= 16.01G:\n reserved 16.50M\n ... Total hbm usage >= 16.0...; Used 1..."  # repeats itself, cut
+  assert compiled.demanded(said, 15 * gib) == int(16.01 * gib)
   assert compiled.demanded("RESOURCE_EXHAUSTED", 15 * gib) > 15 * gib
 
 

@@ -80,6 +80,23 @@ def test_attributes_of_a_kernel_may_have_lines_of_their_own():
   assert len(program.collectives()) == 1
 
 
+def test_what_goes_between_slices_is_read_from_what_the_host_is_given():
+  """A TPU adds up inside its slice, and its host sends the part that is its own to the other slices."""
+  send = (
+    "  %send = (f32[1,2,128]{2,1,0:T(1,128)}, u32[], token[]) send(%b, %token), channel_id=3, is_host_transfer=true, "
+    'frontend_attributes={_xla_host_transfer_handler_name="xla_megascale_runtime",'
+    '_xla_megascale_reduce_operation="SUM",_xla_megascale_target="{1,2}x{0:3}",'
+    '_xla_megascale_transfer_type="ALL_REDUCE"}\n'
+  )
+  recv = send.replace("%send = ", "%recv = ").replace(" send(%b, ", " recv(")
+  inside, over = hlo.read(LOOP.replace("  %c = ", send + recv + "  %c = ")).collectives()
+  inside, over = (inside, over) if over.between == "slices" else (over, inside)
+  assert (over.kind, over.between, over.bytes, over.devices, over.times) == ("all-reduce", "slices", 1024, 2, 5)
+  assert inside.between == "devices"
+  (one,) = hlo.read(LOOP.replace("  %c = ", send.replace("{1,2}", "{0,2:4}") + "  %c = ")).collectives()[:1]
+  assert one.devices == 4
+
+
 @pytest.mark.parametrize(
   ("groups", "size"),
   [

@@ -24,11 +24,12 @@ PLACES = [pytest.param("cpu:8"), pytest.param("v3:2x2", marks=[tpu, pytest.mark.
 
 
 @functools.cache
-def step(family: str, place: str, data: int, fsdp: int, tensor: int, accumulate: int):
+def step(family: str, place: str, data: int, fsdp: int, tensor: int, accumulate: int, slices: int = 1):
   """(program, bytes of a device's trained parameters, those that "fsdp" splits, what compilers said) of a step."""
   rows = PRIME * data * fsdp * accumulate
   objective, batch = families.build(family, rows)
-  mesh = families.mesh(data, fsdp, tensor, list(topology.describe(place).devices))
+  devices = topology.describe(place, slices).devices[: data * fsdp * tensor]
+  mesh = sharding.make_mesh(sharding.MeshConfig(data // slices, fsdp, tensor), devices)
   steps = families.lower(objective, rows, mesh, accumulate)
   jax.config.update("jax_enable_compilation_cache", False)  # a program that comes from there has no warnings
   compilation_cache.reset_cache()
@@ -106,6 +107,17 @@ def test_layers_that_are_split_both_ways_send_activations_along_tensor_alone(fam
   assert {one.devices for one in of_rows} == {2}
   if place.startswith("cpu"):
     assert {one.kind for one in of_rows} == {"all-reduce"}
+
+
+@tpu
+@pytest.mark.slow
+def test_of_the_sum_of_gradients_a_chip_sends_its_own_part_to_the_other_slice():
+  """A fourth of it; a row of 64 numbers is sent as one of 128."""
+  program, parameters, _, said = step("bert", "v5e:2x2", 8, 1, 1, 1, slices=2)
+  assert not said, said
+  between = [one for one in program.collectives() if one.between == "slices" and one.bytes > FEW]
+  assert {(one.kind, one.devices) for one in between} == {("all-reduce", 2)}
+  assert parameters / 4 <= sum(one.bytes * one.times for one in between) <= 2 * parameters / 4
 
 
 @pytest.mark.parametrize("place", PLACES)

@@ -5,12 +5,13 @@ import subprocess
 import sys
 import time
 
+import jax
 import pytest
 from absl import flags
 
 from tests.processes import interruptible
 from tests.training.toy_runs import ENV, command, newest
-from training import command_line, run_flags
+from training import cluster, command_line, run_flags
 
 
 @pytest.mark.parametrize(
@@ -73,6 +74,54 @@ def test_what_only_the_run_finds_is_one_line_too(tmp_path, arguments, said):
   assert line.startswith("error: "), done.stderr
   assert said in line
   assert not (tmp_path / "run").exists()
+
+
+ENDS = """
+from training import command_line
+
+def train(config, workdir):
+  raise ERROR
+
+command_line.run("", train)
+"""
+
+
+@pytest.mark.parametrize(
+  ("error", "status", "said"),
+  [
+    ("ValueError('config.x=0')", 1, "error: config.x=0"),
+    ("TimeoutError()", 75, "error: TimeoutError (this may pass: the same command goes on)"),
+    ("OSError(101, 'Network is unreachable')", 75, "unreachable (this may pass: the same command goes on)"),
+    ("RuntimeError('a bug')", 1, "RuntimeError: a bug"),  # after its traceback
+  ],
+)
+def test_the_status_says_whether_the_same_command_may_go_on(tmp_path, error, status, said):
+  program = [sys.executable, "-c", ENDS.replace("ERROR", error), *command(tmp_path / "run")[3:]]
+  done = subprocess.run(program, env=ENV, capture_output=True, text=True, timeout=300)
+  assert done.returncode == status
+  lines = done.stderr.splitlines()
+  assert lines[-1].endswith(said)
+  assert len(lines) == 1 or lines[0].startswith("Traceback")
+
+
+@pytest.mark.parametrize(
+  ("error", "status", "said"),
+  [
+    (jax.errors.JaxRuntimeError("UNKNOWN: Gloo all-reduce failed"), 75, "error: the run has lost a process"),
+    (jax.errors.JaxRuntimeError("RESOURCE_EXHAUSTED: Out of memory"), 1, ""),
+    (cluster.ConnectionLost("--distributed: they do not meet"), 75, "error: --distributed: they do not meet"),
+    (ConnectionResetError(104, "Connection reset by peer"), 75, "error: [Errno 104] Connection reset by peer (this "),
+    (FloatingPointError("loss is nan"), 1, "error: loss is nan"),
+    (KeyError("bug"), 1, ""),
+  ],
+  ids=repr,
+)
+def test_of_several_processes_one_that_is_lost_is_no_mistake(monkeypatch, tmp_path, error, status, said):
+  monkeypatch.setattr(jax.distributed, "is_initialized", lambda: True)
+  found, line = command_line.verdict(error, str(tmp_path))
+  assert found == status
+  assert line.startswith(said)
+  assert bool(line) == bool(said)
 
 
 def test_ctrl_c_ends_in_one_line_that_names_the_last_checkpoint(tmp_path):
