@@ -20,9 +20,19 @@ def build(config: ConfigDict) -> Parts:
   return FAMILIES[config.family](config)
 
 
-def plan(config: ConfigDict) -> Plan:
-  """Returns what is compiled for a run of `config`, of pretraining with no text at hand; raises as `build`."""
-  return pretraining.plan(config) if config.family in pretraining.FAMILIES else build(config)
+def plan(config: ConfigDict, row_parts: int | None = None) -> Plan:
+  """Returns what is compiled for a run of `config`, of pretraining with no text at hand.
+
+  Args:
+    config: the run's.
+    row_parts: see `finetuning.build`; a task's batches are filled up to a multiple of it.
+
+  Raises:
+    ValueError, FileNotFoundError: as `build`.
+  """
+  if config.family in pretraining.FAMILIES:
+    return pretraining.plan(config)
+  return finetuning.build(config, row_parts) if config.family == "task" else build(config)
 
 
 __all__ = ["Parts", "Plan", "build", "plan"]

@@ -30,6 +30,7 @@ from objectives.objective import Batch, Params
 from parts.parts import LocalRows, Parts
 from pretrained.load import Pretrained, load
 from pretrained.transfer import fill
+from training import sharding
 from training.programs import Shapes
 from training.stages import Stage, make_stages
 from training.step import EVAL_SEED
@@ -49,8 +50,12 @@ class Examples(NamedTuple):
   held_out: dict[str, list[Example]]
 
 
-def build(config: ConfigDict) -> Parts:
+def build(config: ConfigDict, row_parts: int | None = None) -> Parts:
   """Returns the parts of a fine-tuning run.
+
+  Args:
+    config: the run's.
+    row_parts: parts that the mesh splits a batch into; None = as config.mesh lays out the devices at hand.
 
   Raises:
     ValueError, FileNotFoundError: fields that contradict each other, the checkpoint or the task's files.
@@ -85,8 +90,10 @@ def build(config: ConfigDict) -> Parts:
     said = features.said_of_cuts(some, config.length, config.data.max_query_length)
     if said and jax.process_index() == 0:
       print(f"note: {name}: {said}", file=sys.stderr)
+  if row_parts is None:
+    row_parts = sharding.row_parts(sharding.make_mesh(sharding.MeshConfig(**config.mesh)))
   source = functools.partial(
-    TaskSource, length=config.length, batch_size=config.batch_size, pack=config.data.pack, devices=len(jax.devices())
+    TaskSource, length=config.length, batch_size=config.batch_size, pack=config.data.pack, row_parts=row_parts
   )
   train_source = source(train_features, seed=config.seed, parts=config.accumulate)
   eval_source = source(eval_features, seed=EVAL_SEED)

@@ -18,12 +18,15 @@ os.environ.setdefault("JAX_PLATFORMS", "cpu")  # libtpu would look for a TPU
 import dataclasses
 import json
 import math
+from collections.abc import Sequence
 
 import jax
 from absl import logging
+from jax.sharding import Mesh
 from ml_collections import ConfigDict
 
 import parts
+from parts import Parts, Plan
 from tools import cli, compiled
 from tools.compiled import Report
 from tools.topology import Topology, describe
@@ -47,7 +50,8 @@ def main() -> None:
   logging.set_verbosity(logging.ERROR)
   config = read_config([f"--config={args.config}", *fields])
   topology = describe(args.topology, args.slices)
-  reports = [compile_stage(config, stage.index, topology, args.step) for stage in chosen(config, args.stage)]
+  stages = chosen(planned(config, topology).stages, args.stage)
+  reports = [compile_stage(config, stage.index, topology, args.step) for stage in stages]
   worst = max(reports, key=lambda report: report.bytes_per_device["total"])
   summary = {"topology": topology.name, "slices": args.slices} | dataclasses.asdict(worst)
   if len(reports) > 1:
@@ -81,11 +85,19 @@ def read_config(arguments: list[str]) -> ConfigDict:
   return config
 
 
-def chosen(config: ConfigDict, number: int) -> list[Stage]:
-  """Returns the stages to compile: all, or the one of this number."""
-  stages = parts.plan(config).stages
-  if number >= len(stages):
-    raise ValueError(f"--stage={number}: the run has {len(stages)} stages, from 0")
+def planned(config: ConfigDict, topology: Topology) -> Plan:
+  """Returns what a run on these devices compiles."""
+  return parts.plan(config, sharding.row_parts(_mesh(config, topology)))
+
+
+def _mesh(config: ConfigDict, topology: Topology) -> Mesh:
+  return sharding.make_mesh(sharding.MeshConfig(**config.mesh), topology.devices)
+
+
+def chosen(stages: Sequence[Stage], number: int) -> Sequence[Stage]:
+  """Returns the stages to compile: all (-1), or the one of this number."""
+  if not -1 <= number < len(stages):
+    raise ValueError(f"--stage={number}: the run has {len(stages)} stages, from 0 (-1 = all)")
   return stages if number < 0 else [stages[number]]
 
 
@@ -107,10 +119,10 @@ def compile_stage(config: ConfigDict, index: int, topology: Topology, which: str
   Raises:
     ValueError: fields that do not fit together, or do not fit the topology.
   """
-  mesh = sharding.make_mesh(sharding.MeshConfig(**config.mesh), topology.devices)
-  plan = parts.plan(config)
+  mesh = _mesh(config, topology)
+  plan = planned(config, topology)
   stage = plan.stages[index]
-  resolved = settings.with_facts(config, plan.facts if isinstance(plan, parts.Parts) else {})
+  resolved = settings.with_facts(config, plan.facts if isinstance(plan, Parts) else {})
   sharding.check_model(resolved.model.num_heads, resolved.model.intermediate_size, mesh)
   train_shapes, eval_shapes = plan.shapes(stage)
   shapes = (train_shapes if which == "train" else eval_shapes or train_shapes)[-1]
@@ -144,7 +156,7 @@ def largest_batch(config: ConfigDict, index: int, topology: Topology, which: str
   """
   if topology.hbm_bytes is None:
     raise ValueError(f"--search: the memory of {topology.name} is not known")
-  mesh = sharding.make_mesh(sharding.MeshConfig(**config.mesh), topology.devices)
+  mesh = _mesh(config, topology)
   unit = sharding.row_parts(mesh) * config.accumulate
   tried = {first.batch_size // unit: first.fits}
   needs = {first.batch_size // unit: first.bytes_per_device["total"]}

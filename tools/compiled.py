@@ -217,18 +217,21 @@ def _fits(report: Report) -> str:
 
 def advice(report: Report, config: ConfigDict) -> str:
   """Returns what to change where a step does not fit."""
-  kinds = report.bytes_per_device
+  kinds, hbm = report.bytes_per_device, report.hbm_bytes
   ways = []
   state = kinds["parameters"] + kinds["optimizer"]
-  if state > 0.4 * report.hbm_bytes and report.mesh["fsdp"] < report.devices:
-    ways.append(f"--config.mesh.fsdp={2 * report.mesh['fsdp']} (parameters and optimizer take {state / 2**30:.1f} GiB)")
-  if config.model.remat != "full":
-    ways.append(f"--config.model.remat={'dots' if config.model.remat == 'none' else 'full'}")
   parts = report.mesh["data"] * report.mesh["fsdp"]
-  if report.step == "train" and report.batch_size % (2 * config.accumulate * parts) == 0:
-    ways.append(f"--config.accumulate={2 * config.accumulate}")
+  if state > 0.4 * hbm and report.mesh["fsdp"] < report.devices:
+    ways.append(f"--config.mesh.fsdp={2 * report.mesh['fsdp']} (parameters and optimizer take {state / 2**30:.1f} GiB)")
+  if report.step == "train" and state < hbm:
+    if config.model.remat != "full":
+      ways.append(f"--config.model.remat={'dots' if config.model.remat == 'none' else 'full'}")
+    # What is not state is of a micro-batch's rows.
+    times = max(2, 2 ** math.ceil(math.log2((kinds["total"] - state) / (hbm - state))))
+    if report.batch_size % (times * config.accumulate * parts) == 0:
+      ways.append(f"--config.accumulate={times * config.accumulate}")
   if report.batch_size > parts * config.accumulate:
     ways.append("a smaller batch_size (--search finds the largest that fits)")
-  elif config.mesh.tensor == 1:
-    ways.append("--config.mesh.tensor=2")
-  return "it does not fit; try " + ", or ".join(ways)
+  elif config.model.num_heads % (2 * report.mesh["tensor"]) == 0:
+    ways.append(f"--config.mesh.tensor={2 * report.mesh['tensor']}")
+  return f"it does not fit; try {', or '.join(ways or ['devices with more memory'])}"

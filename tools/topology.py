@@ -54,7 +54,7 @@ def describe(name: str, slices: int = 1) -> Topology:
   if slices < 1:
     raise ValueError(f"--slices={slices} must be at least 1")
   if found[1] == "cpu":
-    if slices > 1 or not found[2].isdigit():
+    if slices > 1 or not found[2].isdigit() or not int(found[2]):
       raise ValueError(f"--topology={name} --slices={slices}: devices on this host are a number, and one slice")
     return Topology(name, _local(int(found[2])), None, None)
   if importlib.util.find_spec("libtpu") is None:

@@ -46,7 +46,7 @@ class TaskSource:
     pack: several sequences a row.
     parts: micro-batches that the training step makes of a batch. It deals rows out in turn, so row r is of micro-batch
       r mod parts; the options of a question stay in one.
-    devices: a micro-batch's rows are a multiple of this.
+    row_parts: parts that a mesh splits rows into; a micro-batch's rows are a multiple of it.
   """
 
   features: Features
@@ -55,7 +55,7 @@ class TaskSource:
   seed: int = 0
   pack: bool = True
   parts: int = 1
-  devices: int = 1
+  row_parts: int = 1
 
   def __post_init__(self):
     longest = int(self.features.lengths.max())
@@ -220,7 +220,7 @@ class TaskSource:
     return self._shape_of(self._packed(units))
 
   def _rows(self, of_part: int) -> int:
-    return self.parts * self.devices * -(-of_part // self.devices)
+    return self.parts * self.row_parts * -(-of_part // self.row_parts)
 
   def _rounded(self, length: int) -> int:
     return min(-(-length // _LENGTHS) * _LENGTHS, self.length)

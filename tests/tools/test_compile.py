@@ -9,7 +9,7 @@ import sys
 import pytest
 
 import parts
-from tests import runs
+from tests import runs, tasks
 from tools import compile as tool
 from tools import compiled, pods, topology
 from training.programs import shapes_of
@@ -35,6 +35,19 @@ def test_what_is_compiled_without_text_is_what_a_run_compiles(prepared_corpus):
   assert [shapes_of(next(batches), stage.batch_size)] == planned.shapes(stage)[0]
   batches.close()
   assert planned.flops(8, 32) == built.flops(8, 32)
+
+
+def test_a_task_is_compiled_for_the_devices_that_are_described(monkeypatch, tmp_path):
+  """Its batches are filled up to a multiple of theirs, not of this host's."""
+  config = tasks.config(tasks.write(tmp_path, "classification"), "classification", batch_size=6)
+  for count, tensor in ((8, 1), (4, 2), (3, 1)):
+    config.mesh.tensor = tensor
+    on = topology.Topology("described", topology.describe("cpu:8").devices[:count], None, None)
+    plan = tool.planned(config, on)
+    (stage,) = plan.stages
+    for shapes in plan.shapes(stage)[0]:
+      assert shapes["sequence_ids"].shape[0] % (count // tensor) == 0
+      assert shapes["sequence_ids"].shape[0] < 6 + 2 * count
 
 
 def test_a_run_is_compiled_and_measured(capsys, monkeypatch):
@@ -87,6 +100,18 @@ def test_what_to_change_is_said_where_a_step_does_not_fit():
   assert "mesh.tensor=2" in said
 
 
+def test_what_to_change_is_only_what_can_help():
+  config = tool.read_config(TINY)
+  sized = lambda total: REPORT.bytes_per_device | {"total": total * 2**30}
+  assert "accumulate=8" in compiled.advice(dataclasses.replace(REPORT, bytes_per_device=sized(45)), config)  # 36 / 7
+  assert "accumulate" not in compiled.advice(dataclasses.replace(REPORT, bytes_per_device=sized(200)), config)
+  said = compiled.advice(dataclasses.replace(REPORT, step="eval"), config)
+  assert not {"remat", "accumulate"} & set(said.replace(".", " ").replace("=", " ").split())
+  config.model.remat, mesh = "full", {"data": 4, "fsdp": 1, "tensor": 2}
+  last = dataclasses.replace(REPORT, batch_size=4, mesh=mesh, bytes_per_device=sized(20) | {"optimizer": 0})
+  assert compiled.advice(last, config) == "it does not fit; try devices with more memory"
+
+
 @pytest.mark.parametrize("most", [1, 5, 24, 100])
 def test_the_largest_batch_is_found_in_few_compilations(monkeypatch, most):
   """Of a step that takes 4 and a bit GiB, and as much for each row as leaves room for `most`."""
@@ -119,6 +144,8 @@ def test_the_largest_batch_is_found_in_few_compilations(monkeypatch, most):
     (["--topology=cpu:8", "--config.mesh.fsdp=3"], "mesh.fsdp=3 × mesh.tensor=1 does not make 8 devices"),
     (["--topology=cpu:8", "--config.model.vocab_size=0"], "config.model.vocab_size=0 leaves the size to a corpus"),
     (["--topology=cpu:8", "--stage=1"], "--stage=1: the run has 1 stages"),
+    (["--topology=cpu:8", "--stage=-2"], "--stage=-2: the run has 1 stages"),
+    (["--topology=cpu:0"], "devices on this host are a number"),
     (["--topology=cpu:8", "--config.model.heads=1"], "unknown field"),
   ],
 )
@@ -143,7 +170,9 @@ def test_what_a_compiler_asks_for_is_read_from_what_it_says():
     "Ran out of memory on HBM, the total memory required for HLO temporaries (65.00G) exceeds available HBM (15.75G)"
   )
   assert compiled.demanded(said, 15 * gib) == 65 * gib
-  said = "Total hbm usage >= 16.01G:\n reserved 16.50M\n ... Total hbm usage >= 16.0...; Used 1..."  # repeats itself, cut
+  said = (
+    "Total hbm usage >= 16.01G:\n reserved 16.50M\n ... Total hbm usage >= 16.0...; Used 1..."  # repeats itself, cut
+  )
   assert compiled.demanded(said, 15 * gib) == int(16.01 * gib)
   assert compiled.demanded("RESOURCE_EXHAUSTED", 15 * gib) > 15 * gib
 

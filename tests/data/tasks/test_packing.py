@@ -180,7 +180,7 @@ def test_four_shapes_hold_any_batch_even_of_the_longest(kind, pack):
   features = features_of(kind)
   tokens = np.add.reduceat(features.lengths, features.units[:-1])
   for batch_size, parts, devices in ((1, 1, 1), (8, 1, 1), (8, 2, 2), (16, 4, 1)):
-    source = TaskSource(features, LENGTH, batch_size, pack=pack, parts=parts, devices=devices)
+    source = TaskSource(features, LENGTH, batch_size, pack=pack, parts=parts, row_parts=devices)
     assert len(source.shapes) <= 4
     assert all(rows % (parts * devices) == 0 and length <= LENGTH for rows, length in source.shapes)
     for units in (np.argsort(tokens)[-batch_size:], np.repeat(tokens.argmax(), batch_size)[: len(tokens)]):
@@ -225,7 +225,7 @@ def test_evaluation_takes_every_unit_once_in_order(batch_size):
 
 
 def test_processes_take_their_rows_of_the_same_batch():
-  source = TaskSource(features_of("choice"), LENGTH, 8, seed=5, devices=4)
+  source = TaskSource(features_of("choice"), LENGTH, 8, seed=5, row_parts=4)
   whole = source.batch(3)
   shares = [
     next(packing.batches(source, 3, 4, lambda rows, i=i: slice(rows // 4 * i, rows // 4 * (i + 1)))) for i in range(4)
