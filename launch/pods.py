@@ -134,7 +134,7 @@ def script(pod: Pod, name: str, arguments: Sequence[str] = (), worker: int | Non
 
 def status(pod: Pod) -> list[str]:
   """Asks all hosts how the run stands; one where nothing is installed says so, too."""
-  return remote(pod, f'bash {REMOTE}/status.sh 2> /dev/null || echo "launch: $(hostname) absent:"')
+  return remote(pod, f'bash {REMOTE}/status.sh 2> /dev/null || hostname | sed "s/.*/launch: & absent -:/"')
 
 
 def archive(root: pathlib.Path, commit: str, file: str) -> list[str]:

@@ -10,6 +10,7 @@ import tempfile
 import time
 
 from launch import command, pods
+from launch.hosts import Host, line, read, summary
 from launch.pods import Pod
 from launch.shell import Failure, Runner
 
@@ -170,16 +171,6 @@ def fetch(job: Job, runner: Runner) -> None:
   runner.run(pods.copy_down(job.pod, "bidir/train.log", to))
 
 
-@dataclasses.dataclass(frozen=True)
-class Host:
-  """How the run stands on a host, as launch/remote/status.sh says it: absent, running, restarting, stopped, failed or
-  finished; and what train.py said last."""
-
-  name: str
-  state: str
-  said: str
-
-
 def hosts(job: Job, runner: Runner, planned: str) -> list[Host]:
   """Asks every host.
 
@@ -187,8 +178,8 @@ def hosts(job: Job, runner: Runner, planned: str) -> list[Host]:
     Failure: one does not answer.
   """
   count = job.pod.hosts
-  text = runner.run(pods.status(job.pod), planned=f"launch: host {planned}: \n" * count, quiet=True)
-  found = [Host(*line) for line in re.findall(r"^launch: (\S+) (\w+): ?(.*)$", text, re.MULTILINE)]
+  text = runner.run(pods.status(job.pod), planned=line(planned, "-") * count, quiet=True)
+  found = read(text)
   if len(found) < count:
     raise Failure(f"{len(found)} of {count} hosts have answered: a worker does not answer", text)
   return found
@@ -244,7 +235,7 @@ def settled(job: Job, runner: Runner, found: list[Host]) -> bool:
     ValueError: the run has failed, or somebody has stopped it.
   """
   states = {host.state for host in found}
-  say("; ".join(sorted({f"{host.name} {host.state}" + (f": {host.said}" if host.said else "") for host in found})[:3]))
+  say(summary(found))
   if "failed" in states:
     bad = next(host for host in found if host.state == "failed")
     raise ValueError(

@@ -8,7 +8,9 @@ checkout=$home/checkout
 
 # The images' own Python is older than 3.11; uv brings one. 3.11 is what requirements.lock has the libtpu for v3 with.
 if ! python3 -m uv --version > /dev/null 2>&1; then
-  python3 -m pip --version > /dev/null 2>&1 || sudo apt-get install --yes --quiet python3-pip
+  # A young host is still updating itself, and has apt's lock.
+  python3 -m pip --version > /dev/null 2>&1 ||
+    sudo apt-get -o DPkg::Lock::Timeout=600 install --yes --quiet python3-pip
   # Newer images guard their Python against pip, which leaves no other way than to insist.
   python3 -m pip install --quiet --user uv 2> /dev/null || python3 -m pip install --quiet --user --break-system-packages uv
 fi

@@ -44,7 +44,7 @@ def described(state: str, **more) -> list:
 
 
 def hosts(*states: str) -> list:
-  return [0, "".join(f"launch: t1v-{i} {state}: step {i}\n" for i, state in enumerate(states)), ""]
+  return [0, "".join(f"launch: t1v-{i} {state} -: step {i}\n" for i, state in enumerate(states)), ""]
 
 
 @pytest.fixture
