@@ -20,6 +20,7 @@ from orbax.checkpoint import checkpoint_managers
 
 from data.places import absolute, is_remote, make_folder
 from objectives.objective import Carry
+from training import failures
 from training.aftermath import hush
 from training.saved import saved_steps
 from training.state import TrainState
@@ -145,6 +146,8 @@ class Checkpoints:
         return carry, ""
       reason = "its numbers are not finite"
     except Exception as error:  # Orbax has no public class for a damaged file
+      if failures.elsewhere(error):
+        raise
       reason = first_line(error)
     return zeros(wanted), f"holds a damaged memory ({reason})"
 
@@ -167,7 +170,8 @@ class Checkpoints:
     try:
       self._manager.wait_until_finished()
     except Exception as error:  # Orbax has no public class for this either
-      raise OSError(f"a checkpoint could not be written ({first_line(error)}); {self._kept()}") from None
+      fix = "" if failures.elsewhere(error) else f"; {self._kept()}"
+      raise OSError(f"a checkpoint could not be written ({first_line(error)}){fix}") from None
     if jax.process_index() == 0:
       for step in saved_steps(self._workdir)[:-1]:
         if (old := self._folder / str(step) / "carry").exists():
@@ -221,12 +225,16 @@ def newest_whole(
 
   Raises:
     ValueError: none can be read; the message ends in `fix`.
+    Exception: what `read` raises when the network, a bucket or another process fails, or memory: no step is the worse
+      for it.
   """
   damaged = {}
   for step in sorted(steps, reverse=True):
     try:
       return read(step), damaged
     except Exception as error:  # Orbax has no public class for a damaged file
+      if failures.elsewhere(error):
+        raise
       damaged[step] = first_line(error)
   step, reason = max(damaged.items())
   raise ValueError(f"no checkpoint in {folder} can be read (step {step}: {reason}); {fix}")

@@ -80,28 +80,16 @@ ENDS = """
 from training import command_line
 
 def train(config, workdir):
-  raise ERROR
+  raise TimeoutError
 
 command_line.run("", train)
 """
 
 
-@pytest.mark.parametrize(
-  ("error", "status", "said"),
-  [
-    ("ValueError('config.x=0')", 1, "error: config.x=0"),
-    ("TimeoutError()", 75, "error: TimeoutError (this may pass: the same command goes on)"),
-    ("OSError(101, 'Network is unreachable')", 75, "unreachable (this may pass: the same command goes on)"),
-    ("RuntimeError('a bug')", 1, "RuntimeError: a bug"),  # after its traceback
-  ],
-)
-def test_the_status_says_whether_the_same_command_may_go_on(tmp_path, error, status, said):
-  program = [sys.executable, "-c", ENDS.replace("ERROR", error), *command(tmp_path / "run")[3:]]
+def test_what_the_network_does_ends_in_one_line_and_with_a_status_that_says_to_go_on(tmp_path):
+  program = [sys.executable, "-c", ENDS, *command(tmp_path / "run")[3:]]
   done = subprocess.run(program, env=ENV, capture_output=True, text=True, timeout=300)
-  assert done.returncode == status
-  lines = done.stderr.splitlines()
-  assert lines[-1].endswith(said)
-  assert len(lines) == 1 or lines[0].startswith("Traceback")
+  assert (done.returncode, done.stderr) == (75, "error: TimeoutError (this may pass: the same command goes on)\n")
 
 
 @pytest.mark.parametrize(
