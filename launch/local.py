@@ -4,7 +4,8 @@
 
 What follows `--` is train.py's own; --distributed is added. With --devices each process computes on that many virtual
 devices of the CPU; without, process i takes GPU i. SIGTERM and Ctrl-C go to every process. If one ends badly, the
-others cannot go on: they are stopped, and with --restarts all begin again from the last checkpoint, so many times.
+others cannot go on: they are stopped, and with --restarts all begin again from the last checkpoint, so many times, if
+it was killed or has ended with 75 (the network, a bucket or another process had failed). A mistake would be made again.
 
 The status is 0 when all processes end with 0, else that of the first which did not (128 + signal, if one killed it).
 """
@@ -25,6 +26,7 @@ from tools import cli
 GRACE = 2.0  # seconds that the others have to say what is wrong, when it is wrong with all of them
 POLL = 0.05
 RELAYED = (signal.SIGTERM, signal.SIGINT)
+AGAIN = 75  # training.command_line's; what starts runs needs no JAX
 
 
 def main() -> None:
@@ -32,7 +34,7 @@ def main() -> None:
   parser = cli.parser(__doc__)
   parser.add_argument("--processes", type=int, required=True, help="how many")
   parser.add_argument("--devices", type=int, default=0, help="virtual CPU devices of each; 0 = one GPU each")
-  parser.add_argument("--restarts", type=int, default=0, help="how often to begin again after one has died")
+  parser.add_argument("--restarts", type=int, default=0, help="how often to begin again after one was lost")
   args = parser.parse_args(own)
   command.check(train)
   each = [sys.executable, str(command.ROOT / "train.py"), "--distributed", *train]
@@ -46,7 +48,7 @@ def run(each: Sequence[str], processes: int, devices: int = 0, restarts: int = 0
     each: what each process runs; it calls jax.distributed.initialize().
     processes: how many.
     devices: virtual CPU devices of each; 0 = its GPU.
-    restarts: how often all begin again after one has ended badly.
+    restarts: how often all begin again after one was lost.
 
   Raises:
     ValueError: a number that makes no sense.
@@ -56,10 +58,16 @@ def run(each: Sequence[str], processes: int, devices: int = 0, restarts: int = 0
       raise ValueError(f"--{name}={value} must be at least {least}")
   for left in range(restarts, -1, -1):
     status, asked = once(each, processes, devices)
-    if status == 0 or asked or not left:
+    if asked or not left or not is_loss(status):
       break
     print(f"launch: beginning again from the last checkpoint ({left} more after this one)", file=sys.stderr, flush=True)
   return status
+
+
+def is_loss(status: int) -> bool:
+  """Returns whether nothing is wrong with a command that has ended so: 75, or killed by a signal that asks nobody to
+  stop. (128 + SIGABRT, 134, is how JAX ends a process when the first one is gone.)"""
+  return status == AGAIN or (status > 128 and status - 128 not in RELAYED)
 
 
 def once(each: Sequence[str], processes: int, devices: int) -> tuple[int, bool]:

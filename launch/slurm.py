@@ -5,8 +5,9 @@
 
 One process a GPU, or with --gpus=0 one a node on its CPUs; SLURM tells each who it is. The workdir is on a disk that
 all nodes see. Two minutes before the time limit, and when the job is preempted, SLURM sends SIGTERM: the run is saved,
-and the job goes back into the queue and goes on from there. So it does after a node was lost. A mistake, which train.py
-names, ends the job; so does `scancel`.
+and the job goes back into the queue and goes on from there. So it does after a process or its node was lost, or the
+network has failed (status 75, or killed by a signal), twenty times at most without a new checkpoint. Any other end is a
+mistake, which would be made again: it ends the job, and so does `scancel`.
 """
 
 import re
@@ -19,27 +20,48 @@ from launch import command
 from tools import cli
 
 WARNING = 120  # seconds between SIGTERM and the end
-ATTEMPTS = 20  # after a process was lost
-SCRIPT = """#!/bin/bash
+ATTEMPTS = 20  # that are lost one after another, none of which has saved a step
+SCRIPT = r"""#!/bin/bash
 {directives}
 
 {setup}log={log}
 echo "launch: attempt ${{SLURM_RESTART_COUNT:-0}} on $SLURM_JOB_NODELIST" >> "$log"
 status=0
-srun --kill-on-bad-exit=1 --output="$log" --open-mode=append {train} || status=$?
+# srun asks for its processes' cores itself: it does not take that from sbatch.
+srun ${{SLURM_CPUS_PER_TASK:+--cpus-per-task="$SLURM_CPUS_PER_TASK"}} --kill-on-bad-exit=1 \
+  --output="$log" --open-mode=append {train} || status=$?
 
-end=$(awk '
-  /^launch: attempt/ {{ end = "" }}
-  /^stopped by SIGTERM/ {{ end = "saved" }}
-  /^error: / && !/lost a process|do not meet/ {{ end = "mistake" }}
-  END {{ print end }}' "$log")
-if test "$end" = saved; then
+# How this attempt has ended, and how many before it, one after another, were lost with no checkpoint more.
+# srun's own lines say which process was the first to end badly; others were killed for it.
+read -r end losses < <(awk -v status="$status" '
+  /^launch: attempt/ {{ end = first = "" }}
+  /^launch: lost/ {{ losses++ }}
+  /^continuing from step / {{ if ($4 + 0 > step) losses = 0; step = $4 + 0 }}
+  /^stopped by SIGTERM/ {{ end = "stopped"; losses = 0 }}
+  /^error: / && !/lost a process|do not meet|may pass/ {{ end = "mistake" }}
+  first == "" && /^(srun|slurmstepd): error: .*[Nn][Oo][Dd][Ee] [Ff][Aa][Ii][Ll]/ {{ first = 75 }}
+  first == "" && /^srun: error: .*: tasks? / {{
+    if (match($0, /Exited with exit code [0-9]+/)) first = substr($0, RSTART + 22, RLENGTH - 22) + 0
+    else if (/: Terminated/) first = 143
+    else if (/: Interrupt/) first = 130
+    else if (/: (Killed|Aborted|Segmentation fault|Bus error|Illegal instruction|Floating point)/) first = 137
+  }}
+  END {{
+    if (first == "") first = status + 0
+    if (end == "" && first == 143) end = "stopped" # before it could save, for there was nothing yet
+    if (end == "" && (first == 75 || (first > 128 && first != 130))) end = "lost"
+    print (end == "" ? "mistake" : end), losses + 0
+  }}' "$log")
+if test "$end" = stopped; then
   scontrol requeue "$SLURM_JOB_ID" # it was preempted, or its time was up
-elif test "$status" != 0 && test "$end" != mistake && test "${{SLURM_RESTART_COUNT:-0}}" -lt {attempts}; then
-  scontrol requeue "$SLURM_JOB_ID" # a process or its node was lost
+elif test "$status" != 0 && test "$end" = lost; then
+  echo "launch: lost a process or its node, $((losses + 1)) times in a row; {attempts} end the job" >> "$log"
+  test "$((losses + 1))" -ge {attempts} || scontrol requeue "$SLURM_JOB_ID"
 fi
 exit "$status"
 """
+# As sbatch has it: minutes, minutes:seconds, hours:minutes:seconds, days-hours, days-hours:minutes:seconds …
+TIME = re.compile(r"\d+(:\d\d?){0,2}|\d+-\d\d?(:\d\d?){0,2}|UNLIMITED")
 
 
 def main() -> None:
@@ -59,7 +81,14 @@ def main() -> None:
     if getattr(args, name) < least:
       raise ValueError(f"--{name}={getattr(args, name)} must be at least {least}")
   if not re.fullmatch(r"[\w.-]+", args.name):
-    raise ValueError(f"--name={args.name} must be letters, digits, dots and dashes")
+    raise ValueError(f"--name={args.name!r} must be letters, digits, dots and dashes")
+  if not TIME.fullmatch(args.time):
+    raise ValueError(
+      f"--time={args.time!r} must be as SLURM writes it, e.g. 24:00:00, 2-12 (days-hours) or 90 (minutes)"
+    )
+  for flag in args.sbatch:
+    if not re.fullmatch(r"--?[a-zA-Z].*", flag):
+      raise ValueError(f"--sbatch={flag!r} must be a flag in one line, e.g. --sbatch=--partition=long")
   for line in command.check(train):
     print(line, file=sys.stderr)
   text = script(train, args.nodes, args.gpus, args.cpus, args.time, args.name, args.python, args.sbatch)

@@ -3,6 +3,7 @@
 import fcntl
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
@@ -14,7 +15,7 @@ import pytest
 from launch import local
 from tests import compilation, runs
 from tests.training import toy_runs
-from training import metrics
+from training import command_line, metrics
 from training.checkpoint import saved_steps
 
 
@@ -46,7 +47,20 @@ def test_one_that_ends_badly_ends_all(capfd, end, status, said):
   assert said in capfd.readouterr().err
 
 
-def test_all_begin_again_after_one_has_died_and_no_more_often_than_asked(tmp_path, capfd):
+@pytest.mark.parametrize(
+  ("end", "status", "attempts"),
+  [
+    ("sys.exit(75)", 75, 2),
+    ("os.kill(os.getpid(), signal.SIGKILL)", 137, 2),
+    ("os.kill(os.getpid(), signal.SIGABRT)", 134, 2),  # JAX's, when process 0 is gone
+    ("os.kill(os.getpid(), signal.SIGTERM)", 143, 1),  # while train.py imports: it was asked to stop
+    ("sys.exit(130)", 130, 1),
+    ("sys.exit(1)", 1, 1),  # a mistake
+    ("sys.exit(2)", 2, 1),
+    ("import no_such_module", 1, 1),
+  ],
+)
+def test_all_begin_again_after_a_loss_alone_and_no_more_often_than_asked(tmp_path, capfd, end, status, attempts):
   count = f"""
 if me == 0:
   with open('{tmp_path}/runs', 'a') as file: file.write('x')
@@ -54,11 +68,15 @@ if me == 0:
   time.sleep(60)
 while not os.path.exists('{tmp_path}/counted'): time.sleep(0.01)
 os.remove('{tmp_path}/counted')
-sys.exit(5)
+{end}
 """
-  assert local.run(script(count), processes=2, restarts=1) == 5
-  assert (tmp_path / "runs").read_text() == "xx"
-  assert capfd.readouterr().err.count("beginning again") == 1
+  assert local.run(script(count), processes=2, restarts=1) == status
+  assert (tmp_path / "runs").read_text() == "x" * attempts
+  assert capfd.readouterr().err.count("beginning again") == attempts - 1
+
+
+def test_what_a_process_ends_with_is_what_the_launcher_knows():
+  assert local.AGAIN == command_line.AGAIN
 
 
 @pytest.mark.parametrize("signum", [signal.SIGTERM, signal.SIGINT])
@@ -109,17 +127,17 @@ def test_a_mistake_that_one_process_sees_ends_all_at_once_in_its_own_line(tmp_pa
   with open(tmp_path / "run" / ".lock", "w") as file:
     fcntl.flock(file, fcntl.LOCK_EX)  # which the first process asks for
     toy = toy_runs.command(tmp_path / "run", "--distributed")
-    program = f"import sys; from launch import local; sys.exit(local.run({toy!r}, processes=2, devices=1))"
+    program = f"import sys; from launch import local; sys.exit(local.run({toy!r}, processes=2, devices=1, restarts=2))"
     began = time.monotonic()
     done = subprocess.run([sys.executable, "-c", program], env=toy_runs.ENV, capture_output=True, text=True)
   assert done.returncode == 1, done.stderr
   assert time.monotonic() - began < 200  # not the five minutes that JAX gives those who do not come
-  errors = [line for line in done.stderr.splitlines() if line.startswith("error: ")]
-  assert (
-    errors[0] == f"error: another run is at work in {tmp_path / 'run'}; wait for it to end, or use another --workdir"
-  )
-  assert all(line.startswith("error: the run has lost a process, whose own output says why") for line in errors[1:])
-  assert "process 0 of 2 ended with status 1; stopping the others" in done.stderr
+  mistake = f"another run is at work in {tmp_path / 'run'}; wait for it to end, or use another --workdir"
+  said = [line for line in done.stderr.splitlines() if "[Gloo]" not in line]
+  assert said[0] == f"error: {mistake}"
+  assert set(said[1:-1]) <= {f"error: process 0 of the run has ended: {mistake}"}
+  assert re.fullmatch("launch: process [01] of 2 ended with status 1; stopping the others", said[-1])
+  assert "beginning again" not in done.stderr
 
 
 # -------------------------------------------------------------------- a tiny BERT
