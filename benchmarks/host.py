@@ -74,13 +74,15 @@ def need(row: pods.Row) -> Need:
   for name in ("--config", "--topology"):
     parser.add_argument(name)
   parser.add_argument("--stage", type=int, default=-1)
+  parser.add_argument("--slices", type=int, default=1)
   args, fields = parser.parse_known_args(row.arguments)
   config = read_config([f"--config={args.config}", *fields])
-  stage = chosen(config, args.stage)[0]
+  plan = pretraining.plan(config)
+  stage = chosen(plan.stages, args.stage)[0]
   generation, _, shape = args.topology.partition(":")
-  chips = math.prod(map(int, shape.split("x")))
+  chips = args.slices * math.prod(map(int, shape.split("x")))
   peak = chips * CORES.get(generation, 1) * TPUS[generation].peak_flops
-  flops = pretraining.plan(config).flops(stage.batch_size, stage.length)
+  flops = plan.flops(stage.batch_size, stage.length)
   hosts = chips // CHIPS
   return Need(row.name, row.machine, config, stage, hosts, stage.batch_size // hosts, flops / (MFU * peak))
 
