@@ -41,7 +41,9 @@ class Rates:
     """Returns the interval's numbers by their names in the log; of the first process, in seconds a step.
 
     `data_wait_s` and `compute_s` add up to `step_s`, by what the host waits for: the next batch, with its way to the
-    devices, or else the devices. What these compute while the host waits for a batch counts as waiting for it.
+    devices, or else the devices. What these compute while the host waits for a batch counts as waiting for it. The
+    host is a batch ahead, so that in an interval of a step or two (config.log_every=1, before an evaluation) what
+    belongs to one step may stand with the one before.
 
     Returns:
       tokens_per_s: tokens without padding, of the global batch.
