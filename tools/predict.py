@@ -91,7 +91,7 @@ def main() -> None:
   threshold = threshold_of(args.checkpoint) if args.threshold is None else args.threshold
 
   if args.input:
-    splits = {"test": readers.read_file(task, args.input, labelled=None)}
+    splits = {"test": readers.read_file(task, args.input, labels="unread")}
     if not splits["test"]:
       raise ValueError(f"{args.input}: no examples")
   else:

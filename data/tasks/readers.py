@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable
 from data.tasks import files, tfds_sets
 from data.tasks import tags as tag_schemes
 from data.tasks.examples import Example, TagExample, TextExample
-from data.tasks.records import Record, check_label, from_record, list_of
+from data.tasks.records import Labels, Record, check_label, from_record, list_of
 from data.tasks.table import Task
 
 TFDS = "tfds:"
@@ -40,11 +40,12 @@ def read(
   if split not in task.files:
     raise ValueError(f"task {task.name} has no split {split!r}; it has {', '.join(task.files)}")
   labelled = not split.startswith("test") if labelled is None else labelled
+  labels = "needed" if labelled else "optional"
   if str(source).startswith(TFDS):
-    where, examples = source, _from_tfds(task, str(source).removeprefix(TFDS), split, labelled, data_dir)
+    where, examples = source, _from_tfds(task, str(source).removeprefix(TFDS), split, labels, data_dir)
   else:
     path = find_file(task, pathlib.Path(source), split)
-    where, examples = path if path.is_dir() else f"{path}:1", read_file(task, path, labelled)
+    where, examples = path if path.is_dir() else f"{path}:1", read_file(task, path, labels)
   if not examples:
     raise ValueError(f"{where}: the {split} split of task {task.name} holds no examples")
   return examples
@@ -69,19 +70,19 @@ def find_file(task: Task, source: pathlib.Path, split: str) -> pathlib.Path:
   return found[0]
 
 
-def read_file(task: Task, path: pathlib.Path, labelled: bool | None = False) -> list[Example]:
+def read_file(task: Task, path: pathlib.Path, labels: Labels = "optional") -> list[Example]:
   """Reads a file by its kind: .jsonl is JSON lines for every task; else as the task's layout has it.
 
   Args:
     task, path: what is read.
-    labelled: an example without a label is an error; None = JSON lines' labels are not read, whatever they are.
+    labels: see `records.Labels`; CoNLL's tags and IMDB's folders are read in any case.
 
   Raises:
     ValueError: see `read`.
   """
   if path.suffix == ".jsonl":
-    return _distinct(_from_records(task, files.json_lines(path), labelled))
-  return _distinct(_LAYOUTS[task.layout](task, path, labelled))
+    return _distinct(_from_records(task, files.json_lines(path), labels))
+  return _distinct(_LAYOUTS[task.layout](task, path, labels))
 
 
 def _distinct(examples: list[Example]) -> list[Example]:
@@ -107,19 +108,20 @@ def with_labels(task: Task, examples: Iterable[Example]) -> Task:
   return dataclasses.replace(task, labels=tuple(sorted({e.label for e in examples if e.label is not None})))
 
 
-def _table(task: Task, path: pathlib.Path, labelled: bool) -> list[Example]:
-  rows = files.csv_rows(path, task, labelled) if path.suffix == ".csv" else files.tsv(path, task, labelled)
-  return _from_records(task, rows, labelled)
+def _table(task: Task, path: pathlib.Path, labels: Labels) -> list[Example]:
+  rows_of = files.csv_rows if path.suffix == ".csv" else files.tsv
+  rows = rows_of(path, task, labels == "needed")
+  return _from_records(task, rows, labels)
 
 
-def _from_records(task: Task, rows: Iterable[tuple[str, Record]], labelled: bool) -> list[Example]:
+def _from_records(task: Task, rows: Iterable[tuple[str, Record]], labels: Labels) -> list[Example]:
   examples = []
   for where, record in rows:
-    examples += from_record(task, record, str(len(examples)), where, labelled)
+    examples += from_record(task, record, str(len(examples)), where, labels)
   return examples
 
 
-def _folders(task: Task, path: pathlib.Path, labelled: bool) -> list[Example]:
+def _folders(task: Task, path: pathlib.Path, labels: Labels) -> list[Example]:
   """A folder for each class, a file for each text (IMDB)."""
   examples = []
   for label in task.labels:
@@ -131,10 +133,10 @@ def _folders(task: Task, path: pathlib.Path, labelled: bool) -> list[Example]:
   return examples
 
 
-def _race(task: Task, path: pathlib.Path, labelled: bool) -> list[Example]:
+def _race(task: Task, path: pathlib.Path, labels: Labels) -> list[Example]:
   """A folder for each level; in it a file for each passage, or all.txt with a passage a line."""
   if path.is_file():
-    return _from_records(task, files.json_lines(path), labelled)
+    return _from_records(task, files.json_lines(path), labels)
   examples = []
   for group in task.groups:
     folder = path / group
@@ -142,7 +144,7 @@ def _race(task: Task, path: pathlib.Path, labelled: bool) -> list[Example]:
     if not found[0].exists():
       raise FileNotFoundError(f"{folder}: neither passages (1.txt …) nor all.txt")
     records = ((where, record | {"group": group}) for file in found for where, record in files.json_lines(file))
-    examples += _from_records(task, records, labelled)
+    examples += _from_records(task, records, labels)
   return examples
 
 
@@ -151,7 +153,7 @@ def _natural(path: pathlib.Path) -> tuple[int, int, str]:
   return (0, int(digits), path.stem) if digits.isdecimal() else (1, 0, path.stem)
 
 
-def _conll(task: Task, path: pathlib.Path, labelled: bool) -> list[Example]:
+def _conll(task: Task, path: pathlib.Path, labels: Labels) -> list[Example]:
   """A word a line, columns separated by white space, the tag last; a blank line ends a sentence."""
   examples, sentence, width = [], [], 0
 
@@ -176,14 +178,14 @@ def _conll(task: Task, path: pathlib.Path, labelled: bool) -> list[Example]:
     width = width or len(fields)
     if len(fields) != width:
       raise ValueError(f"{path}:{i}: {len(fields)} columns, where the file's first word has {width}; mend the line")
-    if width == 1 and labelled:
+    if width == 1 and labels == "needed":
       raise ValueError(f"{path}:{i}: a word without a tag; columns are the word first and its tag last")
     sentence.append((i, fields))
   finish()
   return examples
 
 
-def _squad(task: Task, path: pathlib.Path, labelled: bool) -> list[Example]:
+def _squad(task: Task, path: pathlib.Path, labels: Labels) -> list[Example]:
   text = files.read_text(path)
   try:
     content = json.loads(text)
@@ -208,7 +210,7 @@ def _squad(task: Task, path: pathlib.Path, labelled: bool) -> list[Example]:
         number = question.get("id", len(examples))
         where = f"{path}:{line_of(number)}"
         record = question | {"context": paragraph.get("context"), "title": article.get("title")}
-        examples += from_record(task, record, str(len(examples)), where, labelled)
+        examples += from_record(task, record, str(len(examples)), where, labels)
   return examples
 
 
@@ -228,7 +230,7 @@ def _line_finder(text: str) -> Callable[..., int]:
   return line_of
 
 
-def _from_tfds(task: Task, name: str, split: str, labelled: bool, data_dir: str | None) -> list[Example]:
+def _from_tfds(task: Task, name: str, split: str, labels: Labels, data_dir: str | None) -> list[Example]:
   name = name or task.tfds
   if not name:
     raise ValueError(f"task {task.name} is not in TFDS; give the folder with its official files")
@@ -237,7 +239,7 @@ def _from_tfds(task: Task, name: str, split: str, labelled: bool, data_dir: str 
   for full, group in names:
     own = {"group": group} if group else {}
     for i, record in enumerate(tfds_sets.records(task, full, split, data_dir)):
-      examples += from_record(task, record | own, str(len(examples)), f"{full} {split}:{i}", labelled)
+      examples += from_record(task, record | own, str(len(examples)), f"{full} {split}:{i}", labels)
   return _distinct(examples)
 
 

@@ -13,20 +13,22 @@ Columns are those of the official files; what a record may hold, by kind:
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from data.tasks import tags as tag_schemes
 from data.tasks.examples import ChoiceExample, Example, SpanExample, TagExample, TextExample
 from data.tasks.table import Task
 
 Record = Mapping[str, Any]
+Labels = Literal["needed", "optional", "unread"]
+"""Whether an example without a label is an error; "unread": labels are passed over, whatever they are."""
 
 
 # Where a record may have its label, besides the task's own column.
 _LABELS = ("label", "tags", "answers", "answer", "is_impossible")
 
 
-def from_record(task: Task, record: Record, number: str, where: str, labelled: bool | None) -> list[Example]:
+def from_record(task: Task, record: Record, number: str, where: str, labels: Labels) -> list[Example]:
   """Returns the record's example, or examples: RACE keeps all questions of a passage in one.
 
   Args:
@@ -34,16 +36,16 @@ def from_record(task: Task, record: Record, number: str, where: str, labelled: b
     record: values by column.
     number: the example's id, if the record has none.
     where: its file and line.
-    labelled: a record without a label is an error; None = labels are not read, whatever they are.
+    labels: see `Labels`.
 
   Raises:
     ValueError: a column is missing, or a value is not what it must be; names `where`.
   """
-  if labelled is None:
+  if labels == "unread":
     unread = {*_LABELS, task.label}.difference(task.texts)
     record = {name: value for name, value in record.items() if name not in unread}
   number = text_of(_first(record, ("id", "index", "idx", "example_id"), number), "id", where)
-  return _MAKERS[task.kind](task, record, number, where, bool(labelled))
+  return _MAKERS[task.kind](task, record, number, where, labels == "needed")
 
 
 def _text_example(task: Task, record: Record, number: str, where: str, labelled: bool) -> list[TextExample]:

@@ -136,6 +136,33 @@ def test_flags_that_do_not_go_together(flags, said, tmp_path, monkeypatch, capsy
   assert said in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+  ("output", "there", "said"),
+  [
+    ("out", "out/MNLI-m.tsv", "note: out/MNLI-m.tsv will be overwritten\n"),
+    ("out.jsonl", "out.jsonl", "note: out.jsonl will be overwritten\n"),
+    ("out", "out/MNLI-mm.tsv", ""),  # another split's
+  ],
+)
+def test_what_will_be_overwritten_is_said_before_the_work(output, there, said, tmp_path, monkeypatch, capsys):
+  def work(checkpoint):
+    raise ValueError("the work")
+
+  tasks.write_official(tmp_path / "files", "mnli")
+  nli = heads.model("bert", "classification")
+  nli = dataclasses.replace(nli, head=dataclasses.replace(nli.head, labels=TASKS["mnli"].labels))
+  monkeypatch.setattr(predict, "load", lambda path: nli)
+  monkeypatch.setattr(predict, "predictor", work)
+  monkeypatch.chdir(tmp_path)
+  (tmp_path / there).parent.mkdir(exist_ok=True)
+  (tmp_path / there).touch()
+  flags = ["--checkpoint=folder", "--source=files", "--task=mnli", "--split=dev", f"--output={output}"]
+  monkeypatch.setattr("sys.argv", ["predict", *flags])
+  with pytest.raises(SystemExit, match="1"):
+    cli.run(predict.main)
+  assert capsys.readouterr().err == f"{said}error: the work\n"
+
+
 def test_a_checkpoint_without_a_head_is_refused(tmp_path, monkeypatch, capsys):
   flags = [f"--checkpoint={tasks.FIXTURES / 'bert'}", "--input=in.jsonl", f"--output={tmp_path / 'out.jsonl'}"]
   monkeypatch.setattr("sys.argv", ["predict", *flags])
