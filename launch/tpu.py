@@ -26,23 +26,23 @@ import shutil
 import sys
 from collections.abc import Sequence
 
-from launch import shell, watching
+from launch import shell, verbs, watching
 from launch.pods import Pod
-from launch.watching import Job
+from launch.verbs import Job
 from tools import cli
 
 # Verb → what does it, and which flags it cannot do without.
 VERBS = {
-  "create": (watching.create, ("type",)),
-  "status": (watching.status, ()),
-  "install": (watching.install, ()),
-  "stage": (watching.stage, ("stage",)),
-  "run": (watching.run, ("type", "workdir")),
+  "create": (verbs.create, ("type",)),
+  "status": (verbs.status, ()),
+  "install": (verbs.install, ()),
+  "stage": (verbs.stage, ("stage",)),
+  "run": (verbs.run, ("type", "workdir")),
   "watch": (watching.watch, ("type", "workdir")),
-  "logs": (watching.logs, ()),
-  "fetch": (watching.fetch, ("workdir",)),
-  "stop": (watching.stop, ()),
-  "delete": (watching.delete, ()),
+  "logs": (verbs.logs, ()),
+  "fetch": (verbs.fetch, ("workdir",)),
+  "stop": (verbs.stop, ()),
+  "delete": (verbs.delete, ()),
 }
 
 

@@ -1,252 +1,219 @@
-"""What the verbs of launch.tpu do: commands in their order, and what follows from what they answer."""
+"""What `watch` does: looks again and again, does what is missing, and bears what passes by itself."""
 
 import collections
+import contextlib
 import dataclasses
-import json
-import os
-import re
-import sys
-import tempfile
 import time
+from collections.abc import Callable, Iterator
 
-from launch import command, pods
-from launch.hosts import Host, line, read, summary
-from launch.pods import Pod
+from launch import command, hosts, pods, verbs
+from launch.advice import SILENT
+from launch.hosts import Host
 from launch.shell import Failure, Runner
+from launch.verbs import Job, say
 
 PAUSE = 60.0  # seconds between two looks
-PATIENCE = 5  # looks in a row at hosts that do not answer, until the pod is made again
+# What a failure is (launch.advice) → how many `watch` bears until a look succeeds. Then the pod is made again, if that
+# helps; else `watch` ends. It ends at once for a kind that is not here, and waits for room as long as it takes.
+PATIENCE = {"silent": 5, "gone": 5, "away": 30, "later": 30, "late": 5, "unclear": 5, "none": 5}
+MADE_AGAIN = ("silent", "gone", "away")
+REMAKES = 5  # times that a pod is made again before a step of the run was seen on it
+UNSETTLED = 30  # looks in a row at hosts of which some do not work, without a further step
 WAITING = ("CREATING", "ACCEPTED", "WAITING_FOR_RESOURCES", "PROVISIONING", "SUSPENDING", "DELETING")
 GONE = ("SUSPENDED", "FAILED")
 
 
-@dataclasses.dataclass(frozen=True)
-class Job:
-  """A run on a pod, and what a verb may be told besides; see launch.tpu's flags."""
+@dataclasses.dataclass
+class Watch:
+  """What a watch goes by.
 
-  pod: Pod
-  stage: tuple[str, ...] = ()
-  workdir: str = ""
-  train: tuple[str, ...] = ()
-  worker: int = 0
-  follow: bool = False
-  to: str = ""
-  checkpoints: bool = False
+  Attributes:
+    commit: which the hosts get.
+    run: which they are to run.
+    told: what was said of the pod last.
+    failed: failures of each kind since a look has succeeded.
+    complaint: what was said of the last one.
+    answered: whether a host of the pod has.
+    lost: why the pod is to be made again.
+    remakes: times that it was, since a step was seen.
+    unsettled: looks in a row at hosts of which some do not work.
+    step: what the run said of its steps last.
+  """
 
-  def __post_init__(self):
-    for pair in self.stage:
-      if not re.fullmatch(r"[a-z_]+(\.[a-z_]+)*=gs://[^/\s]+/\S+", pair):
-        raise ValueError(f"--stage={pair} must be FIELD=gs://BUCKET/FOLDER, e.g. data.corpus=gs://mine/corpus")
-    twice = [name for name, count in collections.Counter(self.staged).items() if count > 1]
-    if twice:
-      raise ValueError(f"--stage={twice[0]}=… is given twice, and the host has one folder for it")
-    if self.workdir.startswith("gs:") and not re.fullmatch(r"gs://[^/\s]+/[^/\s]\S*", self.workdir):
-      raise ValueError(f"--workdir={self.workdir} must name a folder of a bucket, gs://BUCKET/RUN")
-    last = self.pod.hosts // self.pod.slices - 1 if self.pod.type else max(0, self.worker)
-    if not 0 <= self.worker <= last:
-      raise ValueError(f"--worker={self.worker} must be 0 to {last if self.pod.type else 'the last one'}")
-
-  @property
-  def staged(self) -> list[str]:
-    """The config's fields that name folders on the hosts' disks."""
-    return [pair.partition("=")[0] for pair in self.stage]
-
-  @property
-  def arguments(self) -> list[str]:
-    """train.py's, as it gets them on each host."""
-    staged = [f"--config.{field}=../staged/{field}" for field in self.staged]  # from the checkout's folder
-    return [*self.train, f"--workdir={self.workdir}", *staged]
+  commit: str
+  run: str
+  told: str | None = None
+  failed: collections.Counter = dataclasses.field(default_factory=collections.Counter)
+  complaint: str = ""
+  answered: bool = False
+  lost: str = ""
+  remakes: int = 0
+  unsettled: int = 0
+  step: str = ""
 
 
-def say(line: str) -> None:
-  """Prints a line to stderr, marked as this launcher's."""
-  print(f"launch: {line}", file=sys.stderr, flush=True)
+def watch(job: Job, runner: Runner, pause: Callable[[float], None] = time.sleep) -> None:
+  """Brings the run to its end, whatever is there when it begins.
+
+  Raises:
+    ValueError: the run has failed, another one is there, or the pod cannot be had; the message says what to do.
+  """
+  verbs.check(job)
+  runner.unattended = True
+  commit = command.commit()[0]
+  seen = Watch(commit, hosts.identity(commit, job.arguments))
+  # A dry run goes the whole way: no pod, then one without a run, then one whose run is finished.
+  pod_plan = iter(("", "ACTIVE", "ACTIVE"))
+  host_plan = iter((hosts.line("absent", "-"), hosts.line("finished", seen.run)))
+  while True:
+    try:
+      if look(job, runner, seen, next(pod_plan, ""), host_plan):
+        return
+      seen.failed.clear()
+      seen.complaint = ""
+    except Failure as failure:
+      bear(seen, failure)
+    if not runner.dry:
+      pause(PAUSE)
 
 
-# ---------------------------------------------------------------------- the pod
+def look(job: Job, runner: Runner, seen: Watch, pod_plan: str, host_plan: Iterator[str]) -> bool:
+  """Looks once and does what is needed; returns whether the run is finished.
 
-
-def create(job: Job, runner: Runner) -> None:
-  """Asks Cloud TPU for the pod; it may come later."""
-  pod = job.pod
-  say(f"asking for {pod.slices} × {pod.type} in {pod.zone}: {pod.hosts} host{'s' * (pod.hosts > 1)}")
-  runner.run(pods.create(pod))
-
-
-def delete(job: Job, runner: Runner) -> None:
-  """Gives the pod back."""
-  runner.run(pods.delete(job.pod))
-
-
-def state(job: Job, runner: Runner, planned: str = "ACTIVE") -> tuple[str, str]:
-  """Returns the request's state, "" where there is none, and what Cloud TPU says of a failure."""
-  try:
-    text = runner.run(pods.describe(job.pod), planned=json.dumps({"state": {"state": planned}}), quiet=True)
-  except Failure as failure:
-    if "there is no pod" in str(failure):
-      return "", ""
-    raise
-  try:
-    found = json.loads(text)["state"]
-    error = (found.get("failedData") or {}).get("error") or {}
-    return found["state"], error.get("message", "")
-  except (ValueError, KeyError, TypeError, AttributeError):
-    raise ValueError(f"gcloud describes the pod in words that are not understood: {text.strip()[:200]!r}") from None
-
-
-def status(job: Job, runner: Runner) -> None:
-  """Says the pod's state and, of one that is there, what its hosts do."""
-  found, error = state(job, runner)
-  say(f"{job.pod.name} is {found or 'not there'}{error and ': ' + error}")
-  if found == "ACTIVE":
-    runner.run(pods.status(job.pod))
-
-
-# ---------------------------------------------------------------------- the hosts
-
-
-def install(job: Job, runner: Runner) -> None:
-  """Copies the checkout's commit to every host and sets it up there."""
-  commit, changed = command.commit()
-  if changed:
-    say(f"note: files here differ from commit {commit[:12]}, which is what the hosts get ({changed[0]} …)")
-  file = os.path.join(tempfile.gettempdir(), f"bidir-{commit[:12]}.tar.gz")
-  runner.run(pods.archive(command.ROOT, commit, file))
-  runner.run(pods.copy_up(job.pod, file))
-  runner.run(pods.install(job.pod, commit))
-
-
-def stage(job: Job, runner: Runner) -> None:
-  """Copies the staged folders from their buckets to every host's disk."""
-  runner.run(pods.script(job.pod, "stage", job.stage))
-
-
-def run(job: Job, runner: Runner) -> None:
-  """Checks the arguments, then starts train.py on every host."""
-  check(job)
-  start(job, runner)
-
-
-def start(job: Job, runner: Runner) -> None:
-  """Starts train.py on every host, unchecked."""
-  runner.run(pods.script(job.pod, "run", job.arguments))
-
-
-def check(job: Job) -> None:
-  """Raises ValueError if train.py would refuse its arguments, or the run could not work on these hosts."""
-  if not job.workdir.startswith("gs://"):
-    if job.pod.hosts > 1:
-      raise ValueError(
-        f"--workdir={job.workdir} would be another folder on each of the {job.pod.hosts} hosts; use one in a bucket, "
-        "gs://BUCKET/RUN"
-      )
-    if not job.workdir.startswith(("runs/", "/")):
-      raise ValueError(
-        f"--workdir={job.workdir} must be gs://BUCKET/RUN, or on a single host runs/NAME, which it keeps"
-      )
-    say("note: the workdir is on the host's own disk and goes with it, when it is deleted or taken away")
-  for line in command.check(job.arguments):
+  Raises:
+    Failure: a command has failed; another look may be better.
+    ValueError: only a person can go on.
+  """
+  name = job.pod.name
+  found, error = verbs.state(job, runner, pod_plan)
+  line = f"{name} is {found or 'not there'}{error and ': ' + error}"
+  if line != seen.told and not runner.dry:
     say(line)
-  command.check_committed(job.train)
-
-
-def logs(job: Job, runner: Runner) -> None:
-  """Prints the last 100 lines of a host's log, and with --follow what comes after."""
-  runner.run(pods.script(job.pod, "logs", ["100", *["--follow"] * job.follow], job.worker))
-
-
-def stop(job: Job, runner: Runner) -> None:
-  """Has train.py save and end on every host."""
-  runner.run(pods.script(job.pod, "stop"))
-
-
-def fetch(job: Job, runner: Runner) -> None:
-  """Copies the workdir and the log here: to --to, by default runs/NAME."""
-  to = job.to or os.path.join("runs", job.pod.name)
-  runner.run(["mkdir", "-p", to])
-  if job.workdir.startswith("gs://"):
-    runner.run(pods.download(job.workdir, to, job.checkpoints))
+  seen.told = line
+  if found in GONE:
+    advised = runner.look_up(error)
+    if advised and advised.kind == "mend":
+      with contextlib.suppress(Failure):
+        verbs.delete(job, runner)  # it would only be in the way of the next request
+      raise ValueError(advised.line)
+    make_again(job, runner, seen, line, limited=not (advised and advised.kind == "full"))
+  elif not found:
+    seen.lost, seen.answered = "", False
+    verbs.create(job, runner)
+  elif found != "ACTIVE":
+    if found not in WAITING:
+      raise Failure(f"{name} is {found}, and nothing is known of such a state; see `status`")
+  elif seen.lost:
+    make_again(job, runner, seen, seen.lost)
   else:
-    runner.run(pods.copy_down(job.pod, os.path.join("bidir", job.workdir), to))
-  runner.run(pods.copy_down(job.pod, "bidir/train.log", to))
+    return settled(job, runner, seen, ask(job, runner, seen, next(host_plan, "")))
+  return False
 
 
-def hosts(job: Job, runner: Runner, planned: str) -> list[Host]:
+def make_again(job: Job, runner: Runner, seen: Watch, why: str, limited: bool = True) -> None:
+  """Deletes the pod; the next look asks for another.
+
+  Raises:
+    ValueError: that was of no use too often.
+  """
+  if limited and seen.remakes == REMAKES:
+    raise ValueError(
+      f"{job.pod.name} was made again {REMAKES} times in a row, and the run has come to no further step; the last time "
+      f"{why} (look at `status` and `logs`, and `watch` again or `delete` it)"
+    )
+  try:
+    verbs.delete(job, runner)
+  except Failure as failure:
+    if failure.kind != "none":
+      raise
+  seen.remakes += limited
+  seen.unsettled, seen.lost = 0, ""
+
+
+def bear(seen: Watch, failure: Failure) -> None:
+  """Counts a failure.
+
+  Raises:
+    Failure: this one, for waiting does not mend it.
+    ValueError: there were too many.
+  """
+  said = str(failure)
+  short = said.partition(";")[0] if said == seen.complaint else said  # the whole advice once
+  if failure.kind == "full" and said != seen.complaint:
+    say(said)
+  seen.complaint = said
+  if failure.kind == "full":
+    return
+  if failure.kind not in PATIENCE:
+    raise failure
+  seen.failed[failure.kind] += 1
+  failed, patience = seen.failed[failure.kind], PATIENCE[failure.kind]
+  say(f"{failed} of {patience}: {short}")
+  if failed < patience:
+    return
+  if failure.kind not in MADE_AGAIN or (failure.kind == "silent" and not seen.answered):
+    raise ValueError(f"nothing has worked in {failed} looks: {said} (what is there stays, and costs)") from failure
+  seen.failed.clear()
+  seen.lost = said
+
+
+def ask(job: Job, runner: Runner, seen: Watch, planned: str) -> list[Host]:
   """Asks every host.
 
   Raises:
     Failure: one does not answer.
   """
   count = job.pod.hosts
-  text = runner.run(pods.status(job.pod), planned=line(planned, "-") * count, quiet=True)
-  found = read(text)
+  try:
+    text = runner.run(pods.status(job.pod), planned=planned * count, quiet=True, limit=verbs.SHORT)
+  except Failure as failure:
+    seen.answered = seen.answered or bool(hosts.read(failure.written))
+    if failure.kind == "late":
+      raise Failure(f"a worker does not answer{SILENT}", "silent") from None
+    raise
+  found = hosts.read(text)
+  seen.answered = seen.answered or bool(found)
   if len(found) < count:
-    raise Failure(f"{len(found)} of {count} hosts have answered: a worker does not answer", text)
+    raise Failure(f"{len(found)} of {count} hosts have answered: a worker does not answer", "silent")
   return found
 
 
-# ---------------------------------------------------------------------- all of it
-
-
-def watch(job: Job, runner: Runner, pause=time.sleep) -> None:
-  """Brings the run to its end, whatever is there when it begins.
-
-  Raises:
-    ValueError: the run has failed, or the pod cannot be had; the message says what to do.
-  """
-  check(job)
-  # A dry run goes the whole way: no pod, then one without a run, then one whose run is finished.
-  pod_plan, host_plan = iter(("", "ACTIVE", "ACTIVE")), iter(("absent", "finished"))
-  silent, told = 0, None
-  while True:
-    found, error = state(job, runner, next(pod_plan, ""))
-    if found != told and not runner.dry:
-      say(f"{job.pod.name} is {found or 'not there'}{error and ': ' + error}")
-    told = found
-    if found in GONE:
-      if error and not runner.may_wait(error):
-        raise ValueError(runner.hint(error) or f"{job.pod.name} cannot be had: {error}")
-      delete(job, runner)
-    elif not found:
-      create(job, runner)
-    elif found == "ACTIVE":
-      try:
-        if settled(job, runner, hosts(job, runner, next(host_plan, ""))):
-          return
-        silent = 0
-      except Failure as failure:
-        if not re.search("does not answer|taken away|in maintenance", str(failure)):
-          raise
-        silent += 1
-        say(f"{silent} of {PATIENCE}: {str(failure).partition(';')[0]}")
-        if silent == PATIENCE:
-          silent = 0
-          delete(job, runner)
-    elif found not in WAITING:
-      raise ValueError(f"{job.pod.name} is {found}, and nothing is known of such a state; see `status`")
-    if not runner.dry:
-      pause(PAUSE)
-
-
-def settled(job: Job, runner: Runner, found: list[Host]) -> bool:
+def settled(job: Job, runner: Runner, seen: Watch, found: list[Host]) -> bool:
   """Does what the hosts need; returns whether that was nothing, for the run is finished.
 
   Raises:
-    ValueError: the run has failed, or somebody has stopped it.
+    ValueError: the run has failed, somebody has stopped it, the hosts do something else, or nothing comes of it.
   """
+  say(hosts.summary(found))
   states = {host.state for host in found}
-  say(summary(found))
-  if "failed" in states:
+  step = next((host.said for host in found if host.state == "running" and host.said.startswith("step ")), seen.step)
+  further, seen.step = step != seen.step, step
+  seen.remakes = 0 if further else seen.remakes
+  seen.unsettled = 0 if further or states == {"running"} else seen.unsettled + 1
+
+  others = [host for host in found if host.run != seen.run or host.state == "absent"]
+  at_work = [host for host in others if host.state in hosts.AT_WORK]
+  if at_work:
+    raise ValueError(
+      f"another run is at work on {at_work[0].name}: {hosts.difference(at_work[0].run, seen.run)}; `watch` it with its "
+      "own commit and arguments, or `stop` it and `watch` again"
+    )
+  if seen.unsettled > UNSETTLED:
+    raise ValueError(
+      f"the hosts have not come to one state in {UNSETTLED} looks: {hosts.summary(found)}; look at `logs --worker=…`, "
+      "and `run` starts those that are at rest, `delete` gives the pod back"
+    )
+  if others:
+    verbs.install(job, runner, seen.commit)
+    if job.stage:
+      verbs.stage(job, runner)
+    verbs.start(job, runner)
+  elif "failed" in states:
     bad = next(host for host in found if host.state == "failed")
     raise ValueError(
-      f"the run has failed on {bad.name}: {bad.said or 'see `logs`'} (the pod is there still: mend that and `watch` "
-      "again, or `delete` it)"
+      f"the run has failed on {bad.name}: {bad.said or 'see `logs`'} (the pod is there still: `watch` starts the run "
+      "again with another commit or other arguments, `run` starts it as it was; or `delete` the pod)"
     )
-  if "absent" in states:
-    install(job, runner)
-    if job.stage:
-      stage(job, runner)
-    start(job, runner)
   elif states == {"finished"}:
     say("the run is finished; `fetch` brings its workdir, and the pod costs until you `delete` it")
     return True

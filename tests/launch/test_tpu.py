@@ -5,64 +5,114 @@ import os
 import pathlib
 import re
 import shlex
+import signal
 import subprocess
 import sys
+import time
 
 import pytest
 
-from launch import pods, tpu, watching
-from launch.advice import advice
+from launch import command, hosts, pods, tpu, verbs, watching
+from launch.advice import ASKING, COMMON, REACHING, advice
 from launch.pods import Pod
 from launch.shell import Failure, Runner
 from tests.launch.scripts import checked
 
 FLAGS = ["--name=albert", "--type=v3-32", "--zone=europe-west4-a", "--project=mine", "--spot"]
 RUN = ["--workdir=gs://mine/albert", "--stage=data.corpus=gs://mine/corpus", "--config=configs/albert.py:base"]
-NONE = "ERROR: (gcloud.compute.tpus.queued-resources.describe) NOT_FOUND: Resource 'albert' was not found"
-
-# Answers by the verb that is asked, in turn, the last one again and again: (status, stdout, stderr).
-GCLOUD = """#!{python} -IS
-import json, pathlib, sys
-folder = pathlib.Path({folder!r})
-with open(folder / "asked", "a") as file:
-  file.write(json.dumps(["gcloud", *sys.argv[1:]]) + "\\n")
-answers = json.loads((folder / "answers").read_text())
-verb = sys.argv[4] if sys.argv[1] == "compute" else "storage"
-if verb == "ssh" and "status.sh" in " ".join(sys.argv):
-  verb = "status"
-turn = answers.get(verb, [[0, "", ""]])
-status, out, err = turn.pop(0) if len(turn) > 1 else turn[0]
-(folder / "answers").write_text(json.dumps(answers))
-sys.stdout.write(out)
-sys.stderr.write(err)
-sys.exit(status)
-"""
+PLACE = "projects/mine/locations/europe-west4-a"
+NONE = (
+  f"ERROR: (gcloud.compute.tpus.queued-resources.describe) NOT_FOUND: Resource '{PLACE}/queuedResources/albert' was "
+  "not found. This command is authenticated as me@mine.org which is the active account specified by the [core/account] "
+  "property\n- '@type': type.googleapis.com/google.rpc.ResourceInfo\n"
+  f"  resourceName: {PLACE}/queuedResources/albert\n"
+)
+COMMIT = "0123456789abcdef0123456789abcdef01234567"
+TRAIN = ["--config=configs/albert.py:base", "--workdir=gs://mine/albert", "--config.data.corpus=../staged/data.corpus"]
+OURS = hosts.identity(COMMIT, TRAIN)
 
 
 def described(state: str, **more) -> list:
   return [0, json.dumps({"name": "albert", "state": {"state": state} | more}), ""]
 
 
-def hosts(*states: str) -> list:
-  return [0, "".join(f"launch: t1v-{i} {state} -: step {i}\n" for i, state in enumerate(states)), ""]
+def failed(message: str) -> list:
+  return described("FAILED", failedData={"error": {"code": 8, "message": message}})
+
+
+def answer(*states: str, run: str = OURS, step: int = 1) -> list:
+  """What hosts answer: a state each, or a state and what was said."""
+  lines = [state.partition(": ") for state in states]
+  return [
+    0,
+    "".join(f"launch: t1v-{i} {s} {run}: {said or f'step {step}'}\n" for i, (s, _, said) in enumerate(lines)),
+    "",
+  ]
+
+
+class Gcloud:
+  """Stands in for every process: writes down what is asked, and answers by the verb, in turn, the last answer again and
+  again: (status, stdout, stderr)."""
+
+  def __init__(self):
+    self.asked, self.limits, self.answers = [], {}, {}
+
+  def __call__(self, **answers):
+    self.answers = answers
+
+  def execute(self, runner: Runner, command: list[str], quiet: bool, limit: float | None):
+    if command[0] != "gcloud":
+      return 0, "", ""
+    assert len(self.asked) < 500, "it does not end"
+    self.asked.append(command)
+    verb = self.verb(command)
+    self.limits[verb] = limit
+    turn = self.answers.get(verb, self.answers.get("ssh" if command[4] == "ssh" else verb, [[0, "", ""]]))
+    return tuple(turn.pop(0) if len(turn) > 1 else turn[0])
+
+  @staticmethod
+  def verb(command: list[str]) -> str:
+    if command[1] == "storage":
+      return "storage"
+    scripts = (name for name in ("status", "install", "stage", "run") if f"/{name}.sh" in command[-2])
+    return next(scripts, "ssh") if command[4] == "ssh" else command[4]
+
+  @property
+  def verbs(self) -> list[str]:
+    """What was asked, in a word each."""
+    return [self.verb(command) for command in self.asked]
 
 
 @pytest.fixture
-def gcloud(tmp_path, monkeypatch):
-  """Puts a stand-in on PATH; returns the function that sets its answers."""
-  stub = tmp_path / "bin" / "gcloud"
-  stub.parent.mkdir()
-  stub.write_text(GCLOUD.format(python=sys.executable, folder=str(tmp_path)))
-  stub.chmod(0o755)
-  (tmp_path / "answers").write_text("{}")
-  monkeypatch.setenv("PATH", f"{stub.parent}:{os.environ['PATH']}")
+def gcloud(monkeypatch) -> Gcloud:
+  """Lets nothing be run; the answers are set by calling it."""
+  stand_in = Gcloud()
+  monkeypatch.setattr(Runner, "execute", lambda *args: stand_in.execute(*args))
+  monkeypatch.setattr(tpu.shutil, "which", lambda name: name)
   monkeypatch.setattr(watching, "PAUSE", 0.0)
-  return lambda **answers: (tmp_path / "answers").write_text(json.dumps(answers))
+  return stand_in
 
 
-def asked(folder: pathlib.Path) -> list[list[str]]:
-  file = folder / "asked"
-  return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+@pytest.fixture
+def pod(gcloud, monkeypatch) -> Gcloud:
+  """The same, at a commit, for arguments that are known to be right."""
+  monkeypatch.setattr(command, "commit", lambda: (COMMIT, []))
+  monkeypatch.setattr(verbs, "check", lambda job: None)
+  return gcloud
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+  """Puts a program of the name gcloud on PATH; returns the function that writes it."""
+
+  def write(text: str) -> None:
+    file = tmp_path / "bin" / "gcloud"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(f"#!/bin/bash\n{text}\n")
+    file.chmod(0o755)
+
+  monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:{os.environ['PATH']}")
+  return write
 
 
 def call(monkeypatch, *arguments: str) -> None:
@@ -79,12 +129,13 @@ def test_a_dry_run_prints_what_gcloud_gets_and_asks_nothing(verb, gcloud, tmp_pa
   call(monkeypatch, verb, *FLAGS, *RUN, to, "--dry-run")
   planned = [shlex.split(line) for line in checked(capsys.readouterr().out).splitlines()]
   assert planned
-  assert asked(tmp_path) == []
+  assert gcloud.asked == []
   assert not (tmp_path / "fetched").exists()
   first = [described("ACTIVE")] if verb == "status" else [[1, "", NONE], described("ACTIVE")]
-  gcloud(describe=first, status=[hosts(*["absent"] * 4), hosts(*["finished"] * 4)])
+  ours = hosts.identity(command.commit()[0], TRAIN)
+  gcloud(describe=first, status=[answer(*["absent"] * 4, run="-"), answer(*["finished"] * 4, run=ours)])
   call(monkeypatch, verb, *FLAGS, *RUN, to)
-  assert asked(tmp_path) == [command for command in planned if command[0] == "gcloud"]
+  assert gcloud.asked == [words for words in planned if words[0] == "gcloud"]
 
 
 def test_everything_is_asked_for_the_same_pod_and_never_asks_back(gcloud, monkeypatch, capsys):
@@ -106,10 +157,10 @@ def test_everything_is_asked_for_the_same_pod_and_never_asks_back(gcloud, monkey
   ],
 )
 def test_a_pod_is_a_queued_resource(fields, flags):
-  command = pods.create(Pod("a", "us-east5-b", **fields))
-  assert set(flags) <= set(command)
-  assert ("--spot" in command) == fields.get("spot", False)
-  assert ("--node-id=a" in command) == (fields.get("slices", 1) == 1)
+  words = pods.create(Pod("a", "us-east5-b", **fields))
+  assert set(flags) <= set(words)
+  assert ("--spot" in words) == fields.get("spot", False)
+  assert ("--node-id=a" in words) == (fields.get("slices", 1) == 1)
 
 
 @pytest.mark.parametrize(
@@ -143,82 +194,292 @@ def test_a_value_with_spaces_and_quotes_arrives_as_it_was(gcloud, monkeypatch, c
 # -------------------------------------------------------------------- watching
 
 
-def verbs(folder: pathlib.Path) -> list[str]:
-  """What gcloud was asked, in a word each."""
-  script = lambda command: next((s for s in ("status", "install", "stage", "run") if f"/{s}.sh" in command[-2]), "?")
-  return [script(command) if command[4] == "ssh" else command[4] for command in asked(folder)]
+START = ["scp", "install", "stage", "run"]
+LOOK = ["describe", "status"]
+ACTIVE = described("ACTIVE")
+ABSENT, RUNNING, FINISHED = (answer(*[state] * 4) for state in ("absent", "running", "finished"))
+SILENT = [255, "", "##### Command execution on worker 2 failed with exit status 255. Continuing.\n"]
+BLOCKED = [
+  1,
+  "",
+  "ssh: connect to host 10.1.1.1 port 22: Connection timed out\nFailed to execute command on multiple workers. This "
+  "may have happened if you have not added "
+  'your SSH key to your ssh-agent using "ssh-add ~/.ssh/google_compute_engine".\n'
+  "Retrying: SSH command error: [/usr/bin/ssh] exited with return code [255].\n"
+  "ERROR: (gcloud.compute.tpus.queued-resources.ssh) [/usr/bin/ssh] exited with return code [255].\n",
+]
+OUT = "ERROR: (gcloud.compute.tpus.queued-resources.describe) UNAVAILABLE: The service is currently unavailable.\n"
+OFFLINE = (
+  "ERROR: gcloud crashed (ConnectionError): HTTPSConnectionPool(host='tpu.googleapis.com', port=443): Failed to "
+)
+RATE = (
+  "ERROR: (gcloud.compute.tpus.queued-resources.describe) RESOURCE_EXHAUSTED: Quota exceeded for quota metric 'Read "
+  "requests' and limit 'Read requests per minute' of service 'tpu.googleapis.com' for consumer 'project_number:1'.\n"
+)
+LIMIT = "Quota limit 'TPUV3PreemptiblePodPerProject' has been exceeded. Limit: 0 in region europe-west4."
+ROOM = 'There is no more capacity in the zone "europe-west4-a"; you can try in another zone'
 
 
-def test_watch_waits_for_room_and_goes_from_nothing_to_the_end(gcloud, tmp_path, monkeypatch, capsys):
+def watch(monkeypatch, *more: str) -> None:
+  call(monkeypatch, "watch", *FLAGS, *RUN, *more)
+
+
+def test_watch_waits_for_room_and_goes_from_nothing_to_the_end(gcloud, monkeypatch, capsys):
   waiting = [described("WAITING_FOR_RESOURCES"), described("PROVISIONING")]
+  ours = hosts.identity(command.commit()[0], TRAIN)
   gcloud(
-    describe=[[1, "", NONE], *waiting, described("ACTIVE")],
+    describe=[[1, "", NONE], *waiting, ACTIVE],
     status=[
-      hosts(*["absent"] * 4),
-      hosts(*["running"] * 4),
-      hosts("running", *["finished"] * 3),
-      hosts(*["finished"] * 4),
+      answer(*["absent"] * 4, run="-"),
+      answer(*["running"] * 4, run=ours),
+      answer("running", *["finished"] * 3, run=ours),
+      answer(*["finished"] * 4, run=ours),
     ],
   )
-  call(monkeypatch, "watch", *FLAGS, *RUN)
-  assert verbs(tmp_path) == [
-    *["describe", "create", "describe", "describe"],
-    *["describe", "status", "scp", "install", "stage", "run"],
-    *["describe", "status"] * 3,
-  ]
+  watch(monkeypatch)
+  assert gcloud.verbs == ["describe", "create", "describe", "describe", *LOOK, *START, *LOOK * 3]
+  assert all(gcloud.limits.values())  # nothing may hang for ever
   assert "the run is finished; `fetch` brings its workdir" in capsys.readouterr().err
 
 
-def test_watch_makes_a_pod_again_that_was_taken_away(gcloud, tmp_path, monkeypatch):
-  gcloud(
-    describe=[described("ACTIVE"), described("SUSPENDING"), described("SUSPENDED"), [1, "", NONE], described("ACTIVE")],
-    status=[hosts(*["running"] * 4), hosts(*["absent"] * 4), hosts(*["finished"] * 4)],
+def test_watch_makes_a_pod_again_that_was_taken_away(pod, monkeypatch):
+  pod(
+    describe=[ACTIVE, described("SUSPENDING"), described("SUSPENDED"), [1, "", NONE], ACTIVE],
+    status=[RUNNING, ABSENT, FINISHED],
   )
-  call(monkeypatch, "watch", *FLAGS, *RUN)
-  assert verbs(tmp_path) == [
-    *["describe", "status", "describe", "describe", "delete", "describe", "create"],
-    *["describe", "status", "scp", "install", "stage", "run", "describe", "status"],
-  ]
+  watch(monkeypatch)
+  assert pod.verbs == [*LOOK, "describe", "describe", "delete", "describe", "create", *LOOK, *START, *LOOK]
 
 
-def test_watch_makes_a_pod_again_of_which_a_worker_stays_silent(gcloud, tmp_path, monkeypatch, capsys):
-  silent = [255, "", "##### Command execution on worker 2 failed with exit status 255. Continuing.\n"]
-  gcloud(
-    describe=[described("ACTIVE")] * 6 + [[1, "", NONE], described("ACTIVE")],
-    status=[silent, hosts(*["running"] * 3), *[silent] * 3, hosts(*["finished"] * 4)],
-  )
-  call(monkeypatch, "watch", *FLAGS, *RUN)
-  assert verbs(tmp_path)[:11] == ["describe", "status"] * 5 + ["delete"]
+def test_watch_makes_a_pod_again_of_which_a_worker_stays_silent(pod, monkeypatch, capsys):
+  three = answer(*["running"] * 3)
+  pod(describe=[ACTIVE] * 6 + [[1, "", NONE], ACTIVE], status=[SILENT, three, *[SILENT] * 3, FINISHED])
+  watch(monkeypatch)
+  assert pod.verbs == [*LOOK * 5, "describe", "delete", "describe", "create", *LOOK]
   said = capsys.readouterr().err
-  assert "1 of 5: worker 2 does not answer\n" in said
+  assert "1 of 5: worker 2 does not answer; a young pod needs a minute" in said
   assert "2 of 5: 3 of 4 hosts have answered" in said
+  assert "5 of 5: worker 2 does not answer\n" in said  # the advice was given
 
 
-def test_watch_asks_again_where_there_is_no_room_and_ends_where_there_is_no_quota(gcloud, tmp_path, monkeypatch):
-  failed = lambda message: described("FAILED", failedData={"error": {"code": 8, "message": message}})
-  gcloud(
-    describe=[
-      failed('There is no more capacity in the zone "europe-west4-a"; you can try in another zone'),
-      [1, "", NONE],
-      failed("Quota limit 'TPUV3PreemptiblePodPerProject' has been exceeded. Limit: 0 in region europe-west4."),
-    ]
-  )
+def test_watch_never_deletes_a_pod_that_it_has_not_reached_yet(pod, monkeypatch, capsys):
+  """Else a firewall would have healthy pods made again for ever."""
+  pod(describe=[ACTIVE], status=[BLOCKED])
+  with pytest.raises(ValueError, match=r"a worker does not answer; .* add --ssh=--tunnel-through-iap; .*ssh-add"):
+    watch(monkeypatch)
+  assert pod.verbs == LOOK * 5
+  assert capsys.readouterr().err.count("--tunnel-through-iap") == 1
+
+
+def test_the_pod_after_one_that_has_answered_must_answer_first_too(pod, monkeypatch):
+  pod(describe=[ACTIVE] * 7 + [[1, "", NONE], ACTIVE], status=[RUNNING, BLOCKED])
+  with pytest.raises(ValueError, match=r"a worker does not answer; .* add --ssh=--tunnel-through-iap"):
+    watch(monkeypatch)
+  assert pod.verbs == [*LOOK * 6, "describe", "delete", "describe", "create", *LOOK * 5]
+
+
+def test_failures_are_counted_anew_after_a_look_that_has_succeeded(pod, monkeypatch):
+  pod(describe=[ACTIVE], status=[*[RUNNING, SILENT, SILENT, [1, "", "new words"]] * 10, FINISHED])
+  watch(monkeypatch)
+  assert pod.verbs == LOOK * 41
+
+
+def test_a_pod_that_is_gone_when_it_is_deleted_has_been_deleted(pod, monkeypatch, capsys):
+  pod(describe=[described("SUSPENDED"), [1, "", NONE], ACTIVE], delete=[[1, "", NONE]], status=[FINISHED])
+  watch(monkeypatch)
+  assert "1 of 5" not in capsys.readouterr().err
+
+
+def test_hosts_that_hang_do_not_answer(pod, monkeypatch):
+  pod(describe=[ACTIVE] * 6 + [[1, "", NONE], ACTIVE], status=[RUNNING, *[[None, "", ""]] * 5, FINISHED])
+  pod.answers["describe"].insert(0, ACTIVE)
+  watch(monkeypatch)
+  assert pod.verbs == [*LOOK * 6, "describe", "delete", "describe", "create", *LOOK]
+
+
+@pytest.mark.parametrize("text", [OUT, OFFLINE + "establish a new connection: [Errno -3]", RATE, "new words"])
+@pytest.mark.parametrize("verb", ["describe", "delete", "create", "status", "scp", "install", "stage", "run"])
+def test_one_failure_of_any_command_is_borne(pod, monkeypatch, capsys, verb, text):
+  """The next look tries again, and the run comes to its end."""
+  state = {"pod": "SUSPENDED", "hosts": ABSENT, "failing": True}
+
+  def execute(runner, command, quiet, limit):
+    if command[0] != "gcloud":
+      return 0, "", ""
+    pod.asked.append(command)
+    now = pod.verb(command)
+    if now == verb and state["failing"]:
+      state["failing"] = False
+      return 1, "", text
+    if now == "describe":
+      return described(state["pod"]) if state["pod"] else [1, "", NONE]
+    state.update({"delete": {"pod": ""}, "create": {"pod": "ACTIVE"}, "run": {"hosts": FINISHED}}.get(now, {}))
+    return state["hosts"] if now == "status" else (0, "", "")
+
+  monkeypatch.setattr(Runner, "execute", execute)
+  watch(monkeypatch)
+  assert not state["failing"]
+  way = ["describe", "delete", "describe", "create", *LOOK, *START, *LOOK]
+  at = way.index(verb)
+  again = LOOK + START[: START.index(verb)] if verb in START else way[(at - 1 if at % 2 else at) : at]
+  assert pod.verbs == [*way[: at + 1], *again, *way[at:]]
+  said = capsys.readouterr().err
+  assert re.search(r"launch: 1 of \d+: ", said)
+  assert "used up" not in said
+
+
+@pytest.mark.parametrize(
+  "text", [OUT, OFFLINE + "establish a new connection: [Errno -3]", RATE, "new words", "{not json"]
+)
+def test_what_does_not_pass_ends_the_watch_and_deletes_nothing(pod, monkeypatch, text):
+  pod(describe=[[0, text, ""] if text == "{not json" else [1, "", text]])
+  with pytest.raises(ValueError, match=r"nothing has worked in (5|30) looks: "):
+    watch(monkeypatch)
+  assert set(pod.verbs) == {"describe"}
+
+
+@pytest.mark.parametrize(
+  ("verb", "text", "said"),
+  [
+    ("describe", "ERROR: (gcloud.x) You do not currently have an active account selected.", "gcloud auth login"),
+    (
+      "describe",
+      "ERROR: (gcloud.x) PERMISSION_DENIED: Permission 'tpu.nodes.get' denied on resource",
+      "roles/tpu.admin",
+    ),
+    ("create", "ERROR: (gcloud.x) INVALID_ARGUMENT: invalid accelerator type", "accelerator-types list"),
+    ("create", "ERROR: (gcloud.x) Location europe-west4-a is not found or access is unauthorized.", "locations list"),
+    ("create", "ERROR: (gcloud.x) RESOURCE_EXHAUSTED: " + LIMIT, "quota for v3-32 in europe-west4-a is used up, or 0"),
+    ("stage", "launch: gs://mine/corpus is empty, or no such folder\nworker 2 failed with exit status 1", "--stage"),
+  ],
+)
+def test_what_waiting_cannot_mend_ends_the_watch_at_once(pod, monkeypatch, verb, text, said):
+  pod(describe=[ACTIVE if verb == "stage" else [1, "", NONE]], status=[ABSENT])
+  pod.answers[verb] = [[1, "", text]]
+  with pytest.raises(ValueError, match=re.escape(said)):
+    watch(monkeypatch)
+  assert pod.verbs.count(verb) == 1
+
+
+def test_watch_asks_again_where_there_is_no_room_and_ends_where_there_is_no_quota(pod, monkeypatch, capsys):
+  full = [1, "", "ERROR: (gcloud.compute.tpus.queued-resources.create) " + ROOM]
+  pod(describe=[*[failed(ROOM), [1, "", NONE]] * 20, *[[1, "", NONE]] * 20, failed(LIMIT)], create=[full])
   with pytest.raises(ValueError, match=r"^the project's spot quota for v3-32 in europe-west4-a is used up, or 0; ask"):
-    call(monkeypatch, "watch", *FLAGS, *RUN)
-  assert verbs(tmp_path) == ["describe", "delete", "describe", "create", "describe"]
+    watch(monkeypatch)
+  assert pod.verbs == [
+    *["describe", "delete", "describe", "create"] * 20,
+    *["describe", "create"] * 20,
+    "describe",
+    "delete",
+  ]
+  assert " of 5: " not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("gone", [described("FAILED"), failed("an internal error"), described("SUSPENDED")])
+def test_a_pod_that_comes_to_nothing_is_not_made_again_for_ever(pod, monkeypatch, gone):
+  pod(describe=[gone, [1, "", NONE]] * 50)
+  with pytest.raises(ValueError, match=r"^albert was made again 5 times in a row, .* albert is (FAILED|SUSPENDED)"):
+    watch(monkeypatch)
+  assert pod.verbs.count("delete") == 5
+
+
+def test_a_pod_that_has_come_further_may_be_made_again_as_often_as_it_takes(pod, monkeypatch):
+  pod(
+    describe=[described("SUSPENDED"), [1, "", NONE], ACTIVE] * 12 + [ACTIVE],
+    status=[*(answer(*["running"] * 4, step=i) for i in range(12)), FINISHED],
+  )
+  watch(monkeypatch)
+  assert pod.verbs.count("delete") == 12
 
 
 @pytest.mark.parametrize(
   ("states", "said"),
   [
-    (("running", "failed", "running", "running"), r"^the run has failed on t1v-1: step 1 \(the pod is there still"),
+    (
+      ("running", "failed: error: x", "running", "running"),
+      r"^the run has failed on t1v-1: error: x \(.* `run` starts",
+    ),
     (("stopped",) * 4, r"^the run was stopped; `run` lets it go on"),
+    (("stopped", "finished", "stopped", "stopped"), r"^the run was stopped; `run` lets it go on"),
   ],
 )
-def test_watch_ends_where_only_a_person_can_go_on(gcloud, monkeypatch, states, said):
-  gcloud(describe=[described("ACTIVE")], status=[hosts(*states)])
+def test_watch_ends_where_only_a_person_can_go_on(pod, monkeypatch, states, said):
+  pod(describe=[ACTIVE], status=[answer(*states)])
   with pytest.raises(ValueError, match=said):
-    call(monkeypatch, "watch", *FLAGS, *RUN)
+    watch(monkeypatch)
+  assert pod.verbs == LOOK
+
+
+OTHER_COMMIT = "f" + OURS[1:]
+OTHER_ARGUMENTS = OURS[:-1] + ("0" if OURS[-1] != "0" else "1")
+
+
+@pytest.mark.parametrize("run", [OTHER_COMMIT, OTHER_ARGUMENTS, "-"])
+@pytest.mark.parametrize("state", ["finished", "stopped", "failed", "absent"])
+def test_a_run_at_rest_that_is_another_makes_place(pod, monkeypatch, run, state):
+  """So does one that has failed, once it was mended by a commit or by other arguments."""
+  pod(describe=[ACTIVE], status=[answer(*[state] * 4, run=run), RUNNING, FINISHED])
+  watch(monkeypatch)
+  assert pod.verbs == [*LOOK, *START, *LOOK, *LOOK]
+
+
+@pytest.mark.parametrize(
+  ("run", "said"),
+  [
+    (OTHER_COMMIT, f"commit {OTHER_COMMIT[:12]} instead of {OURS[:12]}; "),
+    (OTHER_ARGUMENTS, "other arguments; "),
+    (OTHER_COMMIT[:13] + OTHER_ARGUMENTS[13:], f"instead of {OURS[:12]} and other arguments; "),
+    ("-", "it has left no name; "),
+  ],
+)
+@pytest.mark.parametrize("state", ["running", "restarting"])
+def test_a_run_at_work_that_is_another_is_never_touched(pod, monkeypatch, run, said, state):
+  lines = [answer("finished")[1], answer("x", state, run=run)[1].splitlines(keepends=True)[1]]
+  pod(describe=[ACTIVE], status=[[0, "".join(lines) * 2, ""]])
+  with pytest.raises(ValueError, match=f"^another run is at work on t1v-1: .*{re.escape(said)}"):
+    watch(monkeypatch)
+  assert pod.verbs == LOOK
+
+
+def test_a_watch_keeps_to_the_commit_that_it_began_with(pod, monkeypatch):
+  commits = iter([COMMIT, *["f" * 40] * 9])
+  monkeypatch.setattr(command, "commit", lambda: (next(commits), []))
+  pod(describe=[ACTIVE], status=[ABSENT, RUNNING, FINISHED])
+  watch(monkeypatch)
+  (installed,) = [words for words in pod.asked if pod.verb(words) == "install"]
+  assert COMMIT in " ".join(installed)
+
+
+@pytest.mark.parametrize(
+  "looks",
+  [
+    [("finished", "restarting", "finished", "finished")],
+    [("stopped", "running", "stopped", "stopped")],
+    [
+      ("finished", "restarting", "finished", "finished"),
+      ("finished", "running: launch: beginning", "finished", "finished"),
+    ],
+    [("restarting",) * 4],
+  ],
+)
+def test_hosts_that_never_come_to_one_state_end_the_watch(pod, monkeypatch, looks):
+  pod(describe=[ACTIVE], status=[answer(*states) for states in looks * 100])
+  with pytest.raises(ValueError, match=r"^the hosts have not come to one state in 30 looks: .*; look at `logs"):
+    watch(monkeypatch)
+  assert pod.verbs == LOOK * len(pod.verbs[::2])
+
+
+def test_hosts_that_do_not_keep_what_they_get_are_not_set_up_for_ever(pod, monkeypatch):
+  pod(describe=[ACTIVE], status=[answer(*["absent"] * 4, run="-")])
+  with pytest.raises(ValueError, match=r"^the hosts have not come to one state in 30 looks"):
+    watch(monkeypatch)
+
+
+def test_hosts_that_work_may_take_their_time(pod, monkeypatch):
+  mixed = [answer("running", "restarting", "running", "running", step=i) for i in range(40)]
+  pod(describe=[ACTIVE], status=[*[RUNNING] * 40, *mixed, FINISHED])
+  watch(monkeypatch)
+  assert pod.verbs == LOOK * 81
 
 
 # -------------------------------------------------------------------- failures
@@ -265,7 +526,22 @@ CREATE = "ERROR: (gcloud.compute.tpus.queued-resources.create) "
     ("stop", "ssh: connect to host 10.0.0.2 port 22: Connection timed out", "a worker does not answer"),
     ("stop", "##### Command execution on worker 3 failed with exit status 1. Continuing.", "`logs --worker=3` shows"),
     ("stop", 'This TPU has terminal state "PREEMPTED", so it cannot be used anymore.', "`watch` makes it again"),
-    ("stop", "user@10.0.0.2: Permission denied (publickey).", "do not take your ssh key"),
+    ("stop", "user@10.0.0.2: Permission denied (publickey).\n" + BLOCKED[2], "do not take your ssh key"),
+    ("stop", BLOCKED[2], "a worker does not answer"),
+    ("stop", 'This TPU has state "REPAIRING", so it cannot be currently connected to.', "the pod is REPAIRING"),
+    (
+      "install",
+      "E: no lock\n##### Command execution on worker 3 failed with return code 100.",
+      "failed with status 100",
+    ),
+    (
+      "stage",
+      "ERROR: (gcloud.storage.rsync) HTTPError 403: 1@a.com does not have storage.objects.list access"
+      "\n##### Command execution on worker 3 failed with exit status 1. Continuing.",
+      "give their service account roles/storage.objectAdmin",
+    ),
+    ("create", RATE, "more often than it may in a minute"),
+    ("create", OUT, "out of order for a moment"),
     ("run", "launch: nothing is installed on t1v-0; install first", "on t1v-0; install first: run `install`"),
     ("stage", "launch: gs://mine/corpus is empty, or no such folder", "no such folder; look at --stage"),
     ("fetch", "ERROR: (gcloud.storage.rsync) gs://mine/albert not found: 404.", "the bucket cannot be used"),
@@ -273,7 +549,7 @@ CREATE = "ERROR: (gcloud.compute.tpus.queued-resources.create) "
   ],
 )
 def test_a_failure_ends_in_one_line_that_says_what_to_do(gcloud, tmp_path, monkeypatch, verb, output, said):
-  asks = {"create": "create", "delete": "delete", "fetch": "storage"}.get(verb, "ssh")
+  asks = {"create": "create", "delete": "delete", "fetch": "storage", "install": "scp"}.get(verb, "ssh")
   gcloud(**{asks: [[1, "", output + "\n"]]})
   with pytest.raises(Failure) as raised:
     call(monkeypatch, verb, *FLAGS, *RUN, f"--to={tmp_path / 'to'}")
@@ -283,13 +559,66 @@ def test_a_failure_ends_in_one_line_that_says_what_to_do(gcloud, tmp_path, monke
 
 def test_slices_that_gcloud_passes_over_are_a_failure_although_it_ends_well(gcloud, monkeypatch):
   gcloud(ssh=[[0, "", "WARNING: Could not prepare all 2 nodes, attempting to ssh into the rest.\n"]])
-  with pytest.raises(Failure, match="a worker does not answer"):
+  with pytest.raises(Failure, match=r"a worker does not answer"):
     call(monkeypatch, "stop", *FLAGS, "--slices=2")
 
 
-def test_words_of_a_run_on_a_host_are_not_taken_for_googles():
-  facts = {"name": "a", "zone": "z", "type": "t", "tier": "spot", "project": ""}
-  assert advice("pip: 403 Forbidden, no permission; quota exceeded", facts, reaching=True) is None
+FACTS = {"name": "a", "zone": "z", "type": "t", "tier": "spot", "project": ""}
+FAILED = "\n##### Command execution on worker 3 failed with exit status 1. Continuing.\n"
+
+
+@pytest.mark.parametrize(
+  "words",
+  [
+    "pip: 403 Forbidden, no permission; quota exceeded",
+    "pip: Failed to establish a new connection: [Errno 101] Network is unreachable",
+    "HTTP error 404 while getting https://pypi.org/simple/uv",
+    "ERROR: (gcloud.storage.rsync) Max retries exceeded with url",
+    "error: unrecognized arguments: --x",
+    "Rate limit: 5 requests per minute",
+    "Resource 'x' was not found",
+  ],
+)
+@pytest.mark.parametrize("failed", ["", FAILED])
+def test_words_of_a_host_are_not_taken_for_gclouds(words, failed):
+  """On a single host gcloud does not even say that the command has failed there."""
+  found = advice(words + failed, FACTS, reaching=True)
+  assert found == advice(failed, FACTS, reaching=True)
+  assert not failed or found.line.startswith("worker 3 failed with status 1; its lines above say why")
+
+
+def test_gclouds_own_words_are_its_own_where_the_command_has_not_come_to_a_host():
+  error = "Retrying\nERROR: (gcloud.compute.tpus.queued-resources.ssh) "
+  for words, kind in ((NONE, "none"), (error + "Reauthentication failed. cannot prompt", "mend"), (OFFLINE, "later")):
+    assert advice(words, FACTS, reaching=True).kind == kind
+
+
+@pytest.mark.parametrize("collection", ["queuedResources", "nodes"])
+@pytest.mark.parametrize("verb", ["describe", "delete", "ssh"])
+@pytest.mark.parametrize("service", ["queued-resources", "tpu-vm"])
+def test_no_pod_is_what_gcloud_says_of_it_and_of_its_nodes(collection, verb, service):
+  words = f"ERROR: (gcloud.compute.tpus.{service}.{verb}) NOT_FOUND: Resource '{PLACE}/{collection}/a' was not found"
+  assert advice(words, FACTS, reaching=verb == "ssh").kind == "none"
+
+
+@pytest.mark.parametrize(
+  "words",
+  [
+    "NOT_FOUND: Resource 'projects/mine/locations/europe-west4-a' was not found",
+    "NOT_FOUND: Resource 'projects/mine/locations/europe-west4-a/acceleratorTypes/v3-32' was not found",
+    "NOT_FOUND: The resource 'projects/mine/global/networks/net' was not found",
+    "PERMISSION_DENIED: Permission denied on 'locations/me-central2' (or it may not exist).",
+  ],
+)
+def test_that_something_else_is_missing_is_not_that_there_is_no_pod(words):
+  """Else `watch` would ask for one."""
+  assert advice("ERROR: (gcloud.compute.tpus.queued-resources.describe) " + words, FACTS, reaching=False).kind == "mend"
+
+
+def test_every_row_is_of_a_kind_that_watch_knows():
+  kinds = {row[0] for row in (*COMMON, *ASKING, *REACHING)}
+  assert kinds <= {*watching.PATIENCE, "mend", "full"}
+  assert set(watching.MADE_AGAIN) <= kinds
 
 
 @pytest.mark.parametrize(
@@ -329,7 +658,7 @@ def test_words_of_a_run_on_a_host_are_not_taken_for_googles():
 def test_a_mistake_is_found_before_anything_is_asked(gcloud, tmp_path, monkeypatch, arguments, said):
   with pytest.raises(ValueError, match=re.escape(said)):
     call(monkeypatch, *arguments)
-  assert asked(tmp_path) == []
+  assert gcloud.asked == []
 
 
 def test_a_recipe_that_is_not_committed_never_reaches_a_host(gcloud, tmp_path, monkeypatch):
@@ -337,7 +666,7 @@ def test_a_recipe_that_is_not_committed_never_reaches_a_host(gcloud, tmp_path, m
   recipe.write_text("from configs.quickstart import get_config\n")
   with pytest.raises(ValueError, match="is no file of the commit that the hosts get; commit it"):
     call(monkeypatch, "run", *FLAGS, "--workdir=gs://a/b", f"--config={recipe}:bert")
-  assert asked(tmp_path) == []
+  assert gcloud.asked == []
 
 
 def test_without_gcloud_the_line_says_how_to_get_it(monkeypatch, tmp_path):
@@ -346,19 +675,70 @@ def test_without_gcloud_the_line_says_how_to_get_it(monkeypatch, tmp_path):
     call(monkeypatch, "status", *FLAGS)
 
 
-def test_a_command_line_ends_with_status_1_and_one_line(gcloud, tmp_path):
-  gcloud(describe=[[1, "", "ERROR: You do not currently have an active account selected.\n"]])
-  command = [sys.executable, "-m", "launch.tpu", "status", *FLAGS]
-  done = subprocess.run(command, capture_output=True, text=True)
+def test_a_command_line_ends_with_status_1_and_one_line(program):
+  program("echo 'ERROR: You do not currently have an active account selected.' >&2; exit 1")
+  words = [sys.executable, "-m", "launch.tpu", "status", *FLAGS]
+  done = subprocess.run(words, capture_output=True, text=True)
   assert done.returncode == 1
   assert done.stderr == "error: gcloud is not logged in; run `gcloud auth login`, then the same command\n"
 
 
-def test_output_of_a_command_is_shown_as_it_comes(gcloud, capsys):
-  gcloud(ssh=[[0, "line\n", "more\n"]])
+def test_output_of_a_command_is_shown_as_it_comes(program, capsys):
+  program("echo line; echo more >&2")
   pod = Pod("albert", "europe-west4-a")
   assert Runner(pod).run(pods.script(pod, "logs", ["5"], worker=1)) == "line\n"
   shown = capsys.readouterr()
   assert shown.out == "line\n"
   assert shown.err.splitlines()[1:] == ["more"]
   assert "--worker=1 --node=0" in shown.err
+
+
+# gcloud, and the ssh that it starts, which keeps its pipes open.
+HANGS = 'sleep 300 &\necho "$!" > "$(dirname "$0")/ssh"\necho "$$" > "$(dirname "$0")/pid"\necho begun\nwait'
+
+
+def alive(file: pathlib.Path) -> bool:
+  """Whether a process goes on, which a signal may reach a little later."""
+  deadline = time.monotonic() + 10
+  while time.monotonic() < deadline:
+    try:
+      if pathlib.Path(f"/proc/{file.read_text().strip()}/stat").read_text().rpartition(")")[2].split()[0] == "Z":
+        return False
+    except (FileNotFoundError, ProcessLookupError):
+      return False
+    time.sleep(0.02)
+  return True
+
+
+@pytest.mark.parametrize("unattended", [True, False])
+def test_ctrl_c_ends_a_command_that_hangs_at_once(program, tmp_path, unattended):
+  program(HANGS)
+  text = (
+    "from launch.pods import Pod; from launch.shell import Runner; from tools import cli\n"
+    f"runner = Runner(Pod('a', 'europe-west4-a')); runner.unattended = {unattended}\n"
+    "cli.run(lambda: runner.run(['gcloud'], limit=300))"
+  )
+  process = subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+  assert process.stdout.readline() == "begun\n"
+  began = time.monotonic()
+  process.send_signal(signal.SIGINT)
+  assert process.wait(timeout=60) == 130
+  assert time.monotonic() - began < 10
+  assert not alive(tmp_path / "bin" / "pid")
+  ssh = tmp_path / "bin" / "ssh"
+  if unattended:
+    assert not alive(ssh)
+  else:  # a terminal's Ctrl-C goes to it, too; the test's does not
+    os.kill(int(ssh.read_text()), signal.SIGKILL)
+  process.communicate()
+
+
+def test_a_limit_ends_a_command_with_all_that_it_has_started(program, tmp_path):
+  program(HANGS)
+  runner = Runner(Pod("a", "europe-west4-a"))
+  runner.unattended = True
+  with pytest.raises(Failure, match=r"was not done after 0\.005 minutes") as raised:
+    runner.run(["gcloud", "compute"], limit=0.3)
+  assert raised.value.kind == "late"
+  assert raised.value.written == "begun\n"
+  assert not any(alive(tmp_path / "bin" / name) for name in ("pid", "ssh"))
