@@ -11,7 +11,7 @@ asked=
 child=
 trap 'asked=yes; test -z "$child" || kill -TERM "$child" 2> /dev/null' TERM
 run=$(bash "$home/checkout/launch/remote/identity.sh" "$home/arguments")
-echo "launch: beginning $run on $(hostname), $(date --utc +%FT%TZ)"
+echo "launch: beginning ${run:--} on $(hostname), $(date --utc +%FT%TZ)"
 "$home/venv/bin/python" "$home/checkout/train.py" --distributed "${arguments[@]}" &
 child=$!
 test -z "$asked" || kill -TERM "$child"

@@ -200,6 +200,13 @@ def test_a_host_and_the_launcher_call_a_run_by_the_same_name(home, arguments):
   assert (found.state, found.run) == ("finished", hosts.identity(COMMIT, arguments))
 
 
+def test_a_service_that_begins_while_its_checkout_is_replaced_has_no_name(home):
+  (home / "bidir" / "checkout" / "COMMIT").unlink()
+  assert train(home, "pass").wait(timeout=300) == 0
+  (found,) = hosts.read(command(home, "status", LoadState="loaded", ActiveState="activating"))
+  assert (found.state, found.run) == ("restarting", "-")
+
+
 def test_a_host_without_a_checkout_says_so(home):
   pod = pods.Pod("a", "us-east5-b")
   words = next(word for word in pods.status(pod) if word.startswith("--command=")).removeprefix("--command=")
