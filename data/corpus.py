@@ -25,7 +25,7 @@ import numpy as np
 from array_record.python import array_record_module
 from etils import epath
 
-from data.places import reach
+from data.places import out_of_reach, reach
 from data.ragged import ranges
 from data.tokenizers import Tokenizer
 
@@ -184,6 +184,11 @@ class Corpus:
       if (found := reader.num_records()) != shard.records:
         if not path.exists():
           raise FileNotFoundError(f"{path} is missing; copy the whole corpus folder or prepare it again")
+        try:
+          reader.close()  # only here does the library say what went wrong
+        except RuntimeError as error:
+          if out_of_reach(error):
+            raise ConnectionError(f"{path} cannot be read just now ({error})") from None
         raise ValueError(
           f"{path} holds {found} records, {INDEX_FILE} says {shard.records}: the file is damaged; "
           "copy it or prepare the corpus again"
@@ -263,6 +268,8 @@ class Corpus:
     try:
       records = self._readers[shard].read(positions.tolist())
     except (RuntimeError, ValueError, IndexError) as error:
+      if out_of_reach(error):
+        raise ConnectionError(f"{self.folder / entry.file} cannot be read just now ({error})") from None
       raise ValueError(f"{self.folder / entry.file} cannot be read ({error}); prepare the corpus again") from None
     if [len(record) for record in records] != sizes.tolist():
       raise ValueError(f"{self.folder / entry.file} does not hold the tokens {INDEX_FILE} says; prepare it again")

@@ -5,6 +5,7 @@ import errno
 import fcntl
 import os
 import pathlib
+import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,8 @@ from etils import epath
 # Orbax writes past fsspec, which would go on to list a folder as it was before.
 fsspec.config.conf.setdefault("gcs", {}).setdefault("use_listings_cache", False)
 _AT_ONCE = 16  # requests to a bucket
+# ArrayRecord has no class of errors for it: Google's client for buckets, of which it is built, and the system.
+_OUT_OF_REACH = re.compile("Retry policy exhausted|CURL error|Input/output error|Stale file handle|timed out")
 
 
 def is_remote(path: epath.PathLike) -> bool:
@@ -41,6 +44,11 @@ def reach(path: epath.PathLike) -> epath.Path:
   except Exception as error:  # of gcsfs and of what it stands on: no common class
     raise OSError(f"{path} cannot be reached: {' '.join(str(error).split())[:200]}") from None
   return found
+
+
+def out_of_reach(error: RuntimeError) -> bool:
+  """Returns whether ArrayRecord's error says that a file was not to be read just now, and not that it is damaged."""
+  return bool(_OUT_OF_REACH.search(str(error)))
 
 
 def absolute(path: epath.PathLike) -> epath.Path:

@@ -147,6 +147,33 @@ def test_a_flipped_byte_is_noticed(folder):
     opened.tokens(0, 16)
 
 
+@pytest.mark.parametrize(
+  "said",
+  [
+    "Retry policy exhausted in Read(): Service Unavailable",
+    "Permanent error in Read(): EasyPerform() - CURL error [6]=Couldn't resolve host name",
+    "Input/output error; reading train-00000-of-00002.array_record",
+  ],
+)
+def test_a_file_that_cannot_be_reached_is_not_called_damaged(folder, monkeypatch, said):
+  class Reader:
+    def num_records(self):
+      return 0
+
+    def fail(self, *positions):
+      raise RuntimeError(said)
+
+    read = close = fail
+
+  opened = Corpus.open(folder, "train")
+  opened.__dict__["_readers"] = [Reader()]
+  with pytest.raises(ConnectionError, match=r"train-00000-of-00002.array_record cannot be read just now"):
+    opened.tokens(0, 16)
+  monkeypatch.setattr(corpus.array_record_module, "ArrayRecordReader", lambda *args, **options: Reader())
+  with pytest.raises(ConnectionError, match=r"train-00000-of-00002.array_record cannot be read just now"):
+    Corpus.open(folder, "train")
+
+
 def test_index_arrays_must_agree(folder):
   np.save(folder / "train.sentences.npy", np.full(11, 2, np.uint32))
   np.save(folder / "train.documents.npy", np.array([3, 1, 2, 1, 3], np.uint32))
