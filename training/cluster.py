@@ -72,9 +72,7 @@ def leave(status: int, said: str = "") -> None:
   teller = threading.Thread(target=_quietly, args=(tell,), daemon=True)
   teller.start()  # nobody may be there to be told
   teller.join(GRACE)
-  if global_state.service is not None and global_state.num_processes > 1:
-    time.sleep(GRACE)
-  os._exit(status)
+  _end(status)
 
 
 def _listen(client, over: threading.Event) -> None:
@@ -86,8 +84,16 @@ def _listen(client, over: threading.Event) -> None:
   if over.wait(POLL):  # this process sees what is wrong, too, and says it itself
     return
   status, _, said = left[0][1].partition(" ")
-  print("error:", said, file=sys.stderr, flush=True)
-  os._exit(int(status))
+  sys.stderr.write(f"error: {said}\n")  # at once: others write to the same log
+  sys.stderr.flush()
+  _end(int(status))
+
+
+def _end(status: int) -> None:
+  """Ends this process; the one where all meet, once the others have had the time to look."""
+  if global_state.service is not None and global_state.num_processes > 1:
+    time.sleep(GRACE)
+  os._exit(status)
 
 
 def _quietly(ask: Callable[[], Any]) -> Any:

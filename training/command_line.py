@@ -48,7 +48,7 @@ def run(doc: str, train: Callable[[ConfigDict, str], None]) -> None:
       if not line:
         traceback.print_exc()
         line = f"error: {type(error).__name__}, see above: {first_line(error)}"
-      print(line, file=sys.stderr)
+      sys.stderr.write(f"{line}\n")  # at once: other processes write to the same log
       cluster.leave(status, line.removeprefix("error: "))
       raise SystemExit(status) from None
 
