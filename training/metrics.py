@@ -8,7 +8,9 @@ import tempfile
 import time
 
 import numpy as np
-from tensorboardX import SummaryWriter
+from tensorboardX.event_file_writer import EventsWriter
+from tensorboardX.proto.event_pb2 import Event, SessionLog
+from tensorboardX.proto.summary_pb2 import Summary
 
 from data.places import is_remote, reach, upload
 
@@ -50,9 +52,7 @@ class MetricsLog:
       self.evaluated = any((record["step"], record["split"]) == (step, "eval") for record in kept)
       self._began -= max((record.get("wall_s", 0) for record in kept), default=0)
       self._file = open(self.path, "a", encoding="utf-8")  # noqa: SIM115 - closed by close()
-      self._board = SummaryWriter(
-        os.path.join(folder, "tensorboard"), purge_step=step + 1 if step else None, filename_suffix=f".{step}"
-      )
+      self._board = _Board(os.path.join(folder, "tensorboard"), step)
 
   def write(self, step: int, split: str, metrics: dict) -> None:
     """Writes one record: step, split, then the metrics by name, then the wall time of the run so far in seconds.
@@ -67,11 +67,10 @@ class MetricsLog:
     try:
       self._file.write(json.dumps(record) + "\n")
       self._file.flush()
+      self._board.write(step, {f"{split}/{name}": float(value) for name, value in metrics.items()})
     except OSError as error:
       reason = f"{self.path} cannot be written ({error.strerror})"
       raise OSError(f"{reason}; once it can, run the same command again") from None
-    for name, value in metrics.items():
-      self._board.add_scalar(f"{split}/{name}", float(value), step)
 
   def sync(self) -> None:
     """Sends what is written so far to where it lasts: to disk, or to the bucket."""
@@ -80,7 +79,6 @@ class MetricsLog:
     if self._target is None:
       os.fsync(self._file.fileno())
     else:
-      self._board.flush()
       upload(pathlib.Path(self._scratch.name), self._target)
 
   def close(self) -> None:
@@ -92,6 +90,29 @@ class MetricsLog:
     if self._scratch is not None:
       upload(pathlib.Path(self._scratch.name), self._target)
       self._scratch.cleanup()
+
+
+class _Board:
+  """TensorBoard's file of the steps after `step`, each event written and flushed where it is made. (A writer with a
+  queue and a thread, as libraries have it, may never end when Ctrl-C has come between the two.)"""
+
+  def __init__(self, folder: str, step: int):
+    os.makedirs(folder, exist_ok=True)
+    self._events = EventsWriter(os.path.join(folder, "events"), f".{step}")
+    if step:  # what an earlier file has of later steps is no longer so
+      self._add(Event(step=step + 1, session_log=SessionLog(status=SessionLog.START)))
+
+  def write(self, step: int, numbers: dict[str, float]) -> None:
+    values = [Summary.Value(tag=name, simple_value=value) for name, value in numbers.items()]
+    self._add(Event(step=step, summary=Summary(value=values)))
+
+  def _add(self, event: Event) -> None:
+    event.wall_time = time.time()
+    self._events.write_event(event)
+    self._events.flush()
+
+  def close(self) -> None:
+    self._events.close()
 
 
 def read(path: str) -> list[dict]:

@@ -2,6 +2,8 @@
 
 import functools
 import json
+import multiprocessing
+import threading
 
 import jax
 import numpy as np
@@ -77,6 +79,15 @@ def test_restoring_at_a_step_drops_later_and_torn_records(tmp_path):
   assert times == sorted(times)
   board = event_accumulator.EventAccumulator(str(tmp_path / "tensorboard")).Reload()
   assert [(e.step, e.value) for e in board.Scalars("train/loss")] == [(1, 1.0), (2, 2.0), (3, 30.0)]
+
+
+def test_the_log_has_no_thread_that_an_interrupted_run_would_wait_for(tmp_path):
+  before = threading.active_count()
+  log = metrics.MetricsLog(str(tmp_path), 0)
+  log.write(1, "train", {"loss": 1.0})
+  assert threading.active_count() == before
+  assert not multiprocessing.active_children()
+  log.close()
 
 
 NO_RECORDS = [b'{"step": 2, "split": "\xff\xfe"}', b"[2]", b"2", b'{"split": "train"}', b'{"step": 2}', b'{"step": 2,']
