@@ -32,6 +32,8 @@ class Row(NamedTuple):
 
 BERT_BASE = "configs/bert.py:base", "--stage=1", "--config.batch_size=256"
 BERT_LARGE = "configs/bert.py:large", "--stage=1", "--config.batch_size=256"
+SMALL_BATCH = "configs/bert.py:large", "--stage=1", "--config.batch_size=64"
+BOTH = "--config.mesh.fsdp=4", "--config.mesh.tensor=2"
 LAMB_LARGE = "configs/bert.py:large", "--stage=0", "--config.batch_size=32768", "--config.optimizer.name=lamb"
 ALBERT = ("configs/albert.py:xxlarge",)
 XLNET = ("configs/xlnet.py:large",)
@@ -48,6 +50,8 @@ ROWS = (
   _row("LAMB BERT-large, 32,768 × 128", "1,024 v3 chips", "v3:32x32", LAMB_LARGE),
   _row("ALBERT-xxlarge, 4,096 × 512", "512 v3 chips", "v3:16x32", ALBERT, "--config.accumulate=2"),
   _row("XLNet-large, 8,192 × 512, memory 384", "512 v3 chips", "v3:16x32", XLNET, FULL),
+  _row("BERT-large, 64 × 512, fsdp 8", "16 v3 chips", "v3:4x4", SMALL_BATCH, "--config.mesh.fsdp=8"),
+  _row("BERT-large, 64 × 512, fsdp 4, tensor 2", "16 v3 chips", "v3:4x4", SMALL_BATCH, *BOTH),
   _row("BERT-base, 256 × 512", "16 v6e chips", "v6e:4x4", BERT_BASE),
   _row("BERT-large, 256 × 512", "64 v6e chips", "v6e:8x8", BERT_LARGE),
   _row("BERT-base, 256 × 512", "16 v5e chips", "v5e:4x4", BERT_BASE),

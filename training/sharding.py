@@ -29,7 +29,8 @@ RULES = (
   (r"layers/attention/segment_embedding", P(None, None, "tensor", None)),
   (r"layers/ffn/intermediate/kernel", P(None, "fsdp", "tensor")),
   (r"layers/ffn/intermediate/bias", P(None, "tensor")),
-  (r"layers/(attention|ffn)/output/kernel", P(None, ("tensor", "fsdp"), None)),
+  (r"layers/attention/output/kernel", P(None, ("tensor", "fsdp"), None)),  # square: split as the others, or re-split
+  (r"layers/ffn/output/kernel", P(None, "tensor", "fsdp")),
   (r"(pooler|mlm_head/dense)/kernel", P("fsdp", None)),
 )
 

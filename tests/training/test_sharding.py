@@ -95,7 +95,7 @@ def test_a_process_reads_the_rows_its_devices_hold_wherever_they_lie(monkeypatch
     ("encoder/layers/attention/output/bias", (12, 768), P()),  # of the sum over "tensor"
     ("encoder/layers/ffn/intermediate/kernel", (12, 768, 3072), P(None, "fsdp", "tensor")),
     ("encoder/layers/ffn/intermediate/bias", (12, 3072), P(None, "tensor")),
-    ("encoder/layers/ffn/output/kernel", (1, 3072, 768), P(None, ("tensor", "fsdp"), None)),  # shared by all layers
+    ("encoder/layers/ffn/output/kernel", (1, 3072, 768), P(None, "tensor", "fsdp")),  # shared by all layers
     ("encoder/layers/attention_norm/scale", (12, 768), P()),
     ("xlnet/layers/attention/position/kernel", (12, 768, 768), P(None, "fsdp", "tensor")),
     ("xlnet/layers/attention/position_bias", (1, 12, 64), P(None, "tensor", None)),  # by heads
