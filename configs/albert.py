@@ -6,7 +6,7 @@ n-grams, LAMB.
 Variants are a size (base, large, xlarge, xxlarge) with the second release's dropout, none, or SIZE_v1 with the
 first's: 0.1, and none in xxlarge. Hardware as published: 64 to 512 TPU v3 chips; batch 4096 × 512 tokens;
 BERT-large's 400k steps take the time of xxlarge's 125k (34 and 32 hours). xxlarge fits 512 v3 chips with
---config.accumulate=2 (docs/results.md; `python -m tools.compile` says it of any other machine). Text: 16 GB; a
+--config.accumulate=2 (docs/results.md; tools.compile tells it of any other machine). Text: 16 GB; a
 30,000-piece uncased SentencePiece vocabulary. Expected: average of SQuAD, MNLI, SST-2 and RACE 82.3 (base), 85.7
 (large), 87.9 (xlarge), 90.9 (xxlarge).
 """

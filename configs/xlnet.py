@@ -6,7 +6,7 @@ Variants are a size (base, large) with the hyper-parameters of the paper's secon
 warm-up 40k); SIZE_v1 with those of its first (2048, 1e-5, 20k); or SIZE_code with those of the released code (2048,
 1e-4, 20k), which counts a span's pieces rather than words and never resets the memory. Hardware as published: 512 TPU
 v3 chips for 2.5 days (first version) or 5.5 days (second); large fits them with --config.model.remat=full
-(docs/results.md; `python -m tools.compile` says it of any other machine). Text: 32.9 billion pieces of a 32,000-piece
+(docs/results.md; tools.compile tells it of any other machine). Text: 32.9 billion pieces of a 32,000-piece
 cased SentencePiece vocabulary (`tools.train_tokenizer --kind=sentencepiece --family=xlnet --cased`). Expected, large
 on BooksCorpus and Wikipedia alone: SQuAD 2.0 F1 87.8, RACE 77.4, MNLI 88.4.
 """
