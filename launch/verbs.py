@@ -75,7 +75,12 @@ def delete(job: Job, runner: Runner) -> None:
 
 
 def state(job: Job, runner: Runner, planned: str = "ACTIVE") -> tuple[str, str]:
-  """Returns the request's state, "" where there is none, and what Cloud TPU says of a failure."""
+  """Returns the request's state, "" where there is none, and what Cloud TPU says of a failure.
+
+  Raises:
+    ValueError: the pod is of another type than --type says; its hosts would be miscounted.
+    Failure: it cannot be asked.
+  """
   planned = json.dumps({"state": {"state": planned}})
   try:
     text = runner.run(pods.describe(job.pod), planned=planned, quiet=True, limit=SHORT)
@@ -84,11 +89,17 @@ def state(job: Job, runner: Runner, planned: str = "ACTIVE") -> tuple[str, str]:
       return "", ""
     raise
   try:
-    found = json.loads(text)["state"]
+    described = json.loads(text)
+    found = described["state"]
     error = (found.get("failedData") or {}).get("error") or {}
-    return found["state"], error.get("message", "")
+    answer = found["state"], error.get("message", "")
+    nodes = [spec.get("node") or {} for spec in (described.get("tpu") or {}).get("nodeSpec") or ()]
+    types = {node["acceleratorType"].rpartition("/")[2] for node in nodes if node.get("acceleratorType")}
   except (ValueError, KeyError, TypeError, AttributeError):
     raise Failure(f"gcloud describes the pod in words that are not understood: {text.strip()[:200]!r}") from None
+  if job.pod.type and types and job.pod.type not in types:
+    raise ValueError(f"{job.pod.name} is a {min(types)}, not --type={job.pod.type}; name its type, or another --name")
+  return answer
 
 
 def status(job: Job, runner: Runner) -> None:

@@ -1,5 +1,6 @@
 """What `launch.tpu watch` does about whatever becomes of a pod, against a stand-in for gcloud."""
 
+import json
 import re
 
 import pytest
@@ -89,6 +90,16 @@ def test_the_pod_after_one_that_has_answered_must_answer_first_too(pod, monkeypa
   with pytest.raises(ValueError, match=r"a worker does not answer; .* add --ssh=--tunnel-through-iap"):
     watch(monkeypatch)
   assert pod.verbs == [*LOOK * 6, "describe", "delete", "describe", "create", *LOOK * 5]
+
+
+@pytest.mark.parametrize("type", ["v3-8", "projects/mine/locations/europe-west4-a/acceleratorTypes/v3-8"])
+def test_a_pod_of_another_type_is_left_alone(pod, monkeypatch, type):
+  """Of fewer hosts than are waited for, it would seem silent."""
+  found = {"state": {"state": "ACTIVE"}, "tpu": {"nodeSpec": [{"node": {"acceleratorType": type}}]}}
+  pod(describe=[[0, json.dumps(found), ""]])
+  with pytest.raises(ValueError, match="albert is a v3-8, not --type=v3-32; name its type, or another --name"):
+    watch(monkeypatch)
+  assert pod.verbs == ["describe"]
 
 
 def test_failures_are_counted_anew_after_a_look_that_has_succeeded(pod, monkeypatch):
