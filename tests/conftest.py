@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 
 from tests import compilation
 
@@ -20,6 +21,9 @@ _CACHE = pathlib.Path(__file__).parent.parent / ".cache" / "xla"
 jax.config.update("jax_compilation_cache_dir", str(_CACHE))
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.2)
 jax.config.update("jax_numpy_rank_promotion", "raise")
+
+# What a shell has started in the background ignores Ctrl-C, and so would what the tests start and interrupt.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 install_import_hook(["models", "objectives"], "beartype.beartype")
 

@@ -1,11 +1,9 @@
-"""Processes that tests start: several that are one run, and such as can be interrupted."""
+"""Processes that tests start as one run."""
 
 import pathlib
-import signal
 import subprocess
 
 from launch import local
-from tools import cli
 
 
 def run_together(command: list[str], log: pathlib.Path, count: int = 2, devices: int = 2, timeout: int = 600) -> str:
@@ -24,8 +22,3 @@ def run_together(command: list[str], log: pathlib.Path, count: int = 2, devices:
         process.kill()
   assert ends == [0] * count, log.read_text()
   return log.read_text()
-
-
-def interruptible():
-  """What is started in this block can be interrupted; else what a shell's background job starts ignores it, too."""
-  return cli.handling([signal.SIGINT], signal.default_int_handler)

@@ -9,7 +9,6 @@ import jax
 import pytest
 from absl import flags
 
-from tests.processes import interruptible
 from tests.training.toy_runs import ENV, command, newest
 from training import cluster, command_line, run_flags
 
@@ -115,8 +114,7 @@ def test_of_several_processes_one_that_is_lost_is_no_mistake(monkeypatch, tmp_pa
 def test_ctrl_c_ends_in_one_line_that_names_the_last_checkpoint(tmp_path):
   fields = ("--config.steps=100000", "--config.stages=()", "--config.checkpoint_every=100")
   with open(tmp_path / "out", "w") as out, open(tmp_path / "err", "w") as err:
-    with interruptible():
-      process = subprocess.Popen(command(tmp_path / "run", *fields), env=ENV, stdout=out, stderr=err)
+    process = subprocess.Popen(command(tmp_path / "run", *fields), env=ENV, stdout=out, stderr=err)
     while newest(tmp_path / "run") is None:
       assert process.poll() is None, (tmp_path / "err").read_text()
       time.sleep(0.05)
@@ -158,14 +156,13 @@ command_line.run("", train)
 @pytest.mark.parametrize("consequence", ["none", "another error"])
 def test_ctrl_c_is_not_lost_where_python_drops_what_it_raises(tmp_path, consequence):
   program = LOST.replace("CONSEQUENCE", str(consequence == "another error"))
-  with interruptible():
-    done = subprocess.run(
-      [sys.executable, "-c", program, *command(tmp_path / "run")[3:]],
-      env=ENV,
-      capture_output=True,
-      text=True,
-      timeout=300,
-    )
+  done = subprocess.run(
+    [sys.executable, "-c", program, *command(tmp_path / "run")[3:]],
+    env=ENV,
+    capture_output=True,
+    text=True,
+    timeout=300,
+  )
   assert (done.returncode, done.stdout, done.stderr) == (130, "went on\n", "interrupted: nothing was saved\n")
 
 
@@ -182,9 +179,8 @@ command_line.run("", interrupt)
 
 
 def test_a_second_ctrl_c_ends_the_process_without_a_traceback(tmp_path):
-  with interruptible():
-    program = [sys.executable, "-c", IMPATIENT, *command(tmp_path / "run")[3:]]
-    done = subprocess.run(program, env=ENV, capture_output=True, text=True, timeout=300)
+  program = [sys.executable, "-c", IMPATIENT, *command(tmp_path / "run")[3:]]
+  done = subprocess.run(program, env=ENV, capture_output=True, text=True, timeout=300)
   assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGINT, "", "")
 
 
