@@ -232,6 +232,6 @@ def advice(report: Report, config: ConfigDict) -> str:
       ways.append(f"--config.accumulate={times * config.accumulate}")
   if report.batch_size > parts * config.accumulate:
     ways.append("a smaller batch_size (--search finds the largest that fits)")
-  elif config.model.num_heads % (2 * report.mesh["tensor"]) == 0:
+  elif config.model.get("num_heads", 0) % (2 * report.mesh["tensor"]) == 0:  # a task's are its checkpoint's: unknown
     ways.append(f"--config.mesh.tensor={2 * report.mesh['tensor']}")
   return f"it does not fit; try {', or '.join(ways or ['devices with more memory'])}"

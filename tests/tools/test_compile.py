@@ -110,6 +110,8 @@ def test_what_to_change_is_only_what_can_help():
   config.model.remat, mesh = "full", {"data": 4, "fsdp": 1, "tensor": 2}
   last = dataclasses.replace(REPORT, batch_size=4, mesh=mesh, bytes_per_device=sized(20) | {"optimizer": 0})
   assert compiled.advice(last, config) == "it does not fit; try devices with more memory"
+  task = tool.read_config(["--config=configs/finetune/bert.py:sst2", "--config.init_from=c", "--config.data.source=s"])
+  assert "mesh.tensor=4" in compiled.advice(last, task)  # its heads are known to the checkpoint alone
 
 
 @pytest.mark.parametrize("most", [1, 5, 24, 100])
