@@ -47,9 +47,11 @@ def read(text: str) -> list[Host]:
 
 def difference(other: str, ours: str) -> str:
   """Says in what a run is not ours."""
-  commits, arguments = zip(other.split("."), ours.split("."), strict=True) if "." in other else (("", ""), ("", ""))
-  found = [f"commit {commits[0]} instead of {commits[1]}"] * (commits[0] != commits[1])
-  return " and ".join([*found, *["other arguments"] * (arguments[0] != arguments[1])]) or "it has left no name"
+  if "." not in other:
+    return "it has left no name"
+  (commit, arguments), (our_commit, our_arguments) = other.split("."), ours.split(".")
+  found = [f"commit {commit} instead of {our_commit}"] * (commit != our_commit)
+  return " and ".join([*found, *["other arguments"] * (arguments != our_arguments)])
 
 
 def summary(found: Sequence[Host]) -> str:
